@@ -41,10 +41,7 @@ def said(process) -> list[float]:
 
 
 def end_to_end(folder: Path) -> dict[str, float]:
-    """Publish with a window of 256 events; return rates and times.
-
-    Times are processor time of both ends.
-    """
+    """Publish with a window of 256 events; return rates and times. Times are processor time of both ends."""
     with (
         broker_process(folder),
         program("follow", folder, EVENTS, file=__file__) as follower,
@@ -113,10 +110,7 @@ def push_pull(folder: Path) -> dict[str, float]:
 
 
 async def steady(folder: Path, rate: int = 500, seconds: int = 4) -> dict[str, float]:
-    """Publish at a steady rate; measure from ``publish`` to the handler.
-
-    Events pass two connections.
-    """
+    """Publish at a steady rate; measure from ``publish`` to the handler. Events pass two connections."""
     bus, other = ZmqBus(address(folder), producer="p"), ZmqBus(address(folder), producer="q")
     events = [checked(i, who="steady") for i in range(rate * seconds)]
     sent: dict[str, float] = {}

@@ -30,10 +30,7 @@ from app.play.selfplay import play, play_by_search
 from app.store import FileStore, get_shard
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.gpu, pytest.mark.timeout(1800)]
-NETWORKS = {
-    "mlp 256, 128": NetworkSettings(),
-    "tower 8 x 128": NetworkSettings(kind="tower", blocks=8, channels=128),
-}
+NETWORKS = {"mlp 256, 128": NetworkSettings(), "tower 8 x 128": NetworkSettings(kind="tower", blocks=8, channels=128)}
 GPU, HALF = Compute(device="cuda"), Compute(device="cuda", precision="bfloat16")
 PLAYED = {"cpu": 64, "cuda": 8192}  # games: enough for both to be busy, few enough for a CPU
 SETTINGS = PpoSettings(batch_size=1024, epochs=1, learning_rate=1e-4, target_kl=10, max_kl=10)
@@ -56,10 +53,7 @@ def name_of(network: NetworkSettings) -> str:
 
 
 def best(work: Callable[[], int]) -> float:
-    """Return the highest rate of some rounds of ``work``.
-
-    ``work`` returns the amount that it did.
-    """
+    """Return the highest rate of some rounds of ``work``. ``work`` returns the amount that it did."""
     rates = []
     for _ in range(ROUNDS):
         torch.cuda.synchronize()
@@ -172,10 +166,7 @@ def updating(config: GameConfig, samples: Samples, compute: Compute) -> float:
 
 @contextmanager
 def pytorch_as_it_is() -> Iterator[None]:
-    """Let PyTorch choose its algorithms as CleanRL does.
-
-    CleanRL makes only cuDNN's algorithms deterministic.
-    """
+    """Let PyTorch choose its algorithms as CleanRL does. CleanRL makes only cuDNN's algorithms deterministic."""
     torch.use_deterministic_algorithms(mode=False)
     yield
     torch.use_deterministic_algorithms(mode=True, warn_only=True)

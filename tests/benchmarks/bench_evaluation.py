@@ -49,10 +49,7 @@ class OneAtATime:
         self.tensor = "observation_tensor" if kind.provides_observation_tensor else "information_state_tensor"
 
     def play(self) -> tuple[MatchStatistics, float]:
-        """Return the match's statistics and the seconds that it took.
-
-        The time to generate the draws is not counted.
-        """
+        """Return the match's statistics and the seconds that it took. The time to generate the draws is not counted."""
         players = self.config.players
         draws = [self._draws(game) for game in range(self.plan.games)]
         began = perf_counter()
@@ -190,11 +187,7 @@ def test_batched_evaluation_plays_the_same_games_faster(key: str, tmp_path: Path
     rows = []
     for seed in range(ROUNDS):
         spec = GauntletSpec(
-            store=tmp_path,
-            config=config.replace(evaluation=settings),
-            model=hero,
-            opponents=(opponent,),
-            seed=seed,
+            store=tmp_path, config=config.replace(evaluation=settings), model=hero, opponents=(opponent,), seed=seed
         )
         plies = settings.openings(dealt=open_table(config, 0).spec.dealt)
         plan = MatchPlan(few, derive_seed(seed, "match", model), settings.temperature, plies)

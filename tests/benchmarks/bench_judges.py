@@ -11,7 +11,6 @@ import numpy as np
 import pyspiel
 import pytest
 
-from app.games.connect_four_solver import ConnectFourSolver
 from app.games.shogi.parity import openspiel_actions
 from app.games.shogi.playouts import best_move
 from app.games.shogi.replay import Replay
@@ -22,25 +21,8 @@ PLAYOUTS, GAMES, OPENING, LIMIT = 10, 40, 4, 300
 EXPLORATION, MEMORY_MB = 2.0, 1000
 
 
-def test_solver_by_stones() -> None:
-    """Solve random columns with one solver, whose table fills up."""
-    solver, rng = ConnectFourSolver(), np.random.default_rng(7)
-    solver.optimal([3] * 6 + [2] * 6 + [1] * 6)
-    for stones, positions in ((8, 20), (6, 6), (5, 3), (4, 3), (2, 1)):
-        seconds = []
-        for _ in range(positions):
-            history = rng.integers(0, 7, stones).tolist()
-            began = process_time()
-            solver.optimal(history)
-            seconds.append(process_time() - began)
-        print(f"{stones} stones: {', '.join(f'{one:.1f}' for one in seconds)} s")  # noqa: T201
-
-
 def test_match_by_playouts_with_openspiel() -> None:
-    """Play by our rules with equal playouts, two games with each opening.
-
-    OpenSpiel's rules may end a game first.
-    """
+    """Play by our rules with equal playouts, two games with each opening. OpenSpiel's rules may end a game first."""
     theirs, numbers, rng = pyspiel.load_game("shogi"), openspiel_actions(), Random(2)
     points, draws, ended, seconds, moves = 0.0, 0, 0, np.zeros(2), np.zeros(2)
     opening = list[float]()

@@ -37,10 +37,7 @@ def large_generator(store: MemoryStore) -> PeftGenerator:
 
 @pytest.mark.parametrize("number", range(3))
 def test_batch_against_one_at_a_time(number: int) -> None:
-    """Answer 128 prompts of connect four by four adapters.
-
-    Answers are six tokens, drawn freely.
-    """
+    """Answer 128 prompts of connect four by four adapters. Answers are six tokens, drawn freely."""
     generator = large_generator(store := MemoryStore())
     adapters = [random_adapter(store, generator, seed, rank=8) for seed in range(4)]
     for adapter in adapters:
@@ -62,11 +59,7 @@ def test_batch_against_one_at_a_time(number: int) -> None:
 @pytest.mark.parametrize("tokens", [6, 32])
 @pytest.mark.parametrize(("numbered", "least"), [(False, 1.0), (True, 0.8)])
 def test_answers_a_second_against_trl(tmp_path: Path, tokens: int, numbered: bool, least: float) -> None:
-    """Answer 128 prompts in one batch, by the same model and adapter.
-
-    Answers are free, and none ends early. We compute the rules, with which all prompts begin, only once. A number
-    before each prompt takes this advantage from us.
-    """
+    """Answer 128 prompts in one batch, by the same model and adapter. Answers are free, and none ends early."""
     generator = large_generator(store := MemoryStore())
     generator.load(adapter := random_adapter(store, generator, 0, rank=8))
     prompts = [f"{number:03} {turn.prompt}" if numbered else turn.prompt for number, turn in enumerate(turns(128))]
@@ -104,10 +97,7 @@ def tokens_a_second(made: Callable[[], int]) -> float:
 
 
 def trainer_of(base: BaseModel, adapter: Adapter, tokens: int, folder: Path) -> Any:
-    """Return a trainer of TRL around a base model and an adapter.
-
-    All its answers have ``tokens`` tokens.
-    """
+    """Return a trainer of TRL around a base model and an adapter. All its answers have ``tokens`` tokens."""
     from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
 
     lora = adapter.checkpoint.manifest.lora
@@ -120,10 +110,7 @@ def trainer_of(base: BaseModel, adapter: Adapter, tokens: int, folder: Path) -> 
 
 
 def test_thousand_swaps_raise_no_false_alarm() -> None:
-    """Swap adapters beside others, with games between.
-
-    The base model has 0.7 million parameters.
-    """
+    """Swap adapters beside others, with games between. The base model has 0.7 million parameters."""
     generator = large_generator(store := MemoryStore())
     adapters = [random_adapter(store, generator, seed, rank=8) for seed in range(ADAPTERS)]
     rng, alarms, differences, seconds = np.random.default_rng(0), 0, [], []

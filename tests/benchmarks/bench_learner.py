@@ -67,10 +67,7 @@ def cleanrl_style(samples: Samples) -> ActorCritic:
 
 
 def compare(own: Callable[[], object], peer: Callable[[], object]) -> tuple[float, float]:
-    """Return the median rates of two works, in rows a second.
-
-    The works take turns, and the first round warms up.
-    """
+    """Return the median rates of two works, in rows a second. The works take turns, and the first round warms up."""
 
     def rate(work: Callable[[], object]) -> float:
         began = process_time()
@@ -89,10 +86,7 @@ def test_the_update_is_faster_than_a_cleanrl_style_loop(samples):
 
 
 def test_and_it_learns_the_same(samples):
-    """Train for one epoch, which leaves the same loss.
-
-    Only the order of the rows differs.
-    """
+    """Train for one epoch, which leaves the same loss. Only the order of the rows differs."""
     before, own, peer = (
         losses(*learner(samples.obs), samples, SETTINGS)[0].item()
         for learner in (network(), ours(samples), cleanrl_style(samples))
@@ -112,10 +106,7 @@ class Rows(gymnasium.Env):
 
 
 def test_the_update_is_faster_than_maskable_ppo(samples):
-    """Use MaskablePPO of Stable-Baselines3's contributions, with the same widths.
-
-    It has a separate trunk for each head, and no option to change that.
-    """
+    """Use MaskablePPO of Stable-Baselines3's contributions, with the same widths."""
     sb3 = pytest.importorskip("sb3_contrib")
     from stable_baselines3.common.logger import configure
 

@@ -41,10 +41,7 @@ ROUNDS, GAMES_PLAYED = 5, 512
 
 
 def rows_a_second(config: GameConfig, seed: int) -> float:
-    """Return recorded rows a second of processor time.
-
-    A new network plays the games against itself.
-    """
+    """Return recorded rows a second of processor time. A new network plays the games against itself."""
     spec = open_table(config, 0).spec
     policy = Policy(config.network, spec.shape, init_policy(config.network, spec.shape, seed=0))
     seating = np.zeros((GAMES_PLAYED, 2), dtype=np.int8)

@@ -29,10 +29,7 @@ PROGRAM = "app.learning.rank_process"
 
 
 def lesson() -> Callable[..., object]:
-    """Return a training of an othello tower on invented rows.
-
-    The tower has 4 blocks of 32 channels.
-    """
+    """Return a training of an othello tower on invented rows. The tower has 4 blocks of 32 channels."""
     config = GAMES["othello_2p"].replace(network=NetworkSettings(kind="tower", blocks=4, channels=32))
     game, rng = open_table(config, 0).spec, np.random.default_rng(0)
     store = MemoryStore()

@@ -35,10 +35,7 @@ async def seconds(engine: Engine, spec: dict, first_seed: int) -> float:
 
 
 def compared(ours: list[float], others: list[float]) -> str:
-    """Return the ratio of speeds with its 95% interval.
-
-    It is the geometric mean of paired ratios.
-    """
+    """Return the ratio of speeds with its 95% interval. It is the geometric mean of paired ratios."""
     ratios = [log(other / our) for our, other in zip(ours, others, strict=True)]
     margin = 2.26 * stdev(ratios) / sqrt(len(ratios))  # Student's t, 9 degrees of freedom
     low, mean, high = (exp(fmean(ratios) + sign * margin) for sign in (-1, 0, 1))

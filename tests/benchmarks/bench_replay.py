@@ -58,10 +58,7 @@ def one_round(reader: SqliteJournalReader, bodies: list[bytes]) -> dict[str, flo
 
 
 def by_controller(events: list[Event[Payload]]) -> dict[str, float]:
-    """Return microseconds an event of the journal, by controller.
-
-    FeedbackState is folded before each of them.
-    """
+    """Return microseconds an event of the journal, by controller. FeedbackState is folded before each of them."""
     alone = seconds(lambda: Fold((FeedbackFold,)).feed(events))
     costs = {FeedbackFold.name: alone}
     for controller in HOSTED:

@@ -1,8 +1,7 @@
 """Self-play of connect four by search, against pgx and mctx.
 
-Both use the same network and batch, in turns in one process.
-
-Install ``"jax[cpu]" pgx mctx optax`` beside Flyball, and run on one core:
+Both use the same network and batch, in turns in one process. Install ``"jax[cpu]" pgx mctx``
+beside Flyball, and run on one core:
 ``taskset -c 0 pytest tests/benchmarks/bench_search.py -m benchmark -s``. Rates are by processor time, on one thread.
 """
 
@@ -33,6 +32,18 @@ MOVES = ([], [3], [3, 3, 2], [0, 1, 0, 1, 0, 6])
 
 Rate = Callable[[int], float]
 """Returns positions a second of a round with a number."""
+
+
+@pytest.fixture
+def pgx_mctx(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the module ``pgx_mctx``, on one thread of the processor."""
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+    for name in ("jax", "pgx", "mctx"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    import pgx_mctx
+
+    return pgx_mctx
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -72,10 +83,7 @@ def interval(ratios: NDArray[np.float64]) -> str:
 
 
 def selfplay(policy: Policy, number: int) -> float:
-    """Return positions a second of whole games.
-
-    They are recorded as in training. At the end, batches get smaller.
-    """
+    """Return positions a second of whole games. They are recorded as in training. At the end, batches get smaller."""
     player, began = SearchPlayer(policy, CONFIG, SIMULATIONS, 1.0), process_time()
     schedule = selfplay_schedule(GAMES_A_ROUND, 2, [], (1.0,), number)
     facts = {"model": "0" * 64, "seed": number, "worker": "bench", "in_flight": BATCH}
@@ -84,10 +92,7 @@ def selfplay(policy: Policy, number: int) -> float:
 
 
 def searches(policy: Policy, number: int) -> float:
-    """Return positions a second of searches of full batches.
-
-    The batches of mctx are always full.
-    """
+    """Return positions a second of searches of full batches. The batches of mctx are always full."""
     turn, player = positions(BATCH), SearchPlayer(policy, CONFIG, SIMULATIONS, 1.0)
     points = np.random.default_rng(number).random(BATCH)
     return passes(lambda _: player.search(turn, points), None, number)

@@ -39,10 +39,7 @@ def policy_of(config) -> Policy:
 
 
 def batched(config, policy: Policy, games: int, seed: int) -> float:
-    """Return rows a second, including the recording.
-
-    Of ``games`` games, ``IN_FLIGHT`` are played at a time.
-    """
+    """Return rows a second, including the recording. Of ``games`` games, ``IN_FLIGHT`` are played at a time."""
     seating = np.zeros((games, config.players), dtype=np.int8)
     schedule = Schedule([derive_seed(seed, game) for game in range(games)], seating, (1.0,), seed)
     began = perf_counter()

@@ -1,38 +1,29 @@
-"""Shogi: rules, evaluations, and the network's share of a search.
+"""Shogi: rules beside OpenSpiel's, the network's share of a search, and heads of policies.
 
-Rules are compared with OpenSpiel's, and evaluations with one game at a time. Run with
-``pytest tests/benchmarks/bench_shogi.py -m benchmark -s``. The ratios are asserted, not the figures.
+Run with ``pytest tests/benchmarks/bench_shogi.py -m benchmark -s``. The ratios are asserted, not the figures.
 """
 
-import asyncio
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
-from time import perf_counter, process_time
-from typing import NamedTuple
+from time import process_time
 
 import numpy as np
 import pytest
-import torch
-from torch.distributions import Categorical
 
-from app.config import GAMES, Compute, GameConfig, NetworkSettings, PpoSettings, Precision
+from app.config import GAMES, GameConfig, NetworkSettings, PpoSettings
 from app.core import ConfigKey
-from app.engine import LocalEngine
 from app.games import FINISHED, Observations, open_table
 from app.games.table import Floats
 from app.learning.inference import Policy
 from app.learning.jobs import first_model
 from app.learning.learner import improve
-from app.learning.network import init_policy, load_network, masked_log_probs, parameters_to_bytes, threads
+from app.learning.network import init_policy, threads
 from app.learning.samples import make_samples
-from app.play.gauntlet import GauntletSpec, Opponent
-from app.play.matches import EvaluationManager, MatchPlan, play_match
 from app.play.own_players import Turn
 from app.play.players import policy_of
 from app.play.search import SearchPlayer
 from app.play.selfplay import play_recorded, selfplay_schedule
-from app.store import Checkpoint, FileStore, Manifest, MemoryStore, Shard, get_checkpoint, put_checkpoint
+from app.store import Checkpoint, MemoryStore, Shard, get_checkpoint, put_checkpoint
 
 pytestmark = pytest.mark.benchmark
 ROUNDS = 3
@@ -41,14 +32,10 @@ SHOGI = GAMES[ConfigKey("shogi_2p")].replace(
     network=NetworkSettings(kind="tower", blocks=4, channels=64),
 )
 MANY, FEW = 1024, 3
-SLOT = np.array([0])
 
 
 def plies_a_second(config: GameConfig, games: int, seed: int) -> float:
-    """Play at random; return plies a second, without drawing random numbers.
-
-    A ply is observed and stepped.
-    """
+    """Play at random; return plies a second, without drawing random numbers. A ply is observed and stepped."""
     table, rng, seconds, plies = open_table(config, games), np.random.default_rng(seed), 0.0, 0
     table.reset(np.arange(games), range(games))
     while len(live := np.flatnonzero(table.seats() != FINISHED)):
@@ -73,116 +60,6 @@ def test_tables_beside_openspiel() -> None:
     ours, others = (median(column) for column in zip(*rows, strict=True))
     print(f"{ours:,.0f} plies/s, by OpenSpiel {others:,.0f}; {ours / others:.1f} times as many")  # noqa: T201
     assert ours > 2 * others
-
-
-def network_of(config: GameConfig, seed: int) -> torch.nn.Module:
-    shape = open_table(config, 0).spec.shape
-    return load_network(config.network, shape, init_policy(config.network, shape, seed=seed))
-
-
-class Rate(NamedTuple):
-    """Decisions a second, by wall time and by processor time."""
-
-    wall: float
-    processor: float
-
-
-def alone(config: GameConfig, games: int) -> Rate:
-    """Play one game at a time, with a forward pass each position."""
-    networks, table, decisions = [network_of(config, seed) for seed in (0, 1)], open_table(config, 1), 0
-    temperature, scale = config.evaluation.temperature, table.spec.scale
-    began, used = perf_counter(), process_time()
-    for game in range(games):
-        table.reset(SLOT, [game])
-        while (seat := int(table.seats()[0])) != FINISHED:
-            obs, mask = table.observe(SLOT)
-            with torch.inference_mode():
-                logits, _ = networks[seat ^ game % 2](torch.from_numpy(obs).float() / scale)
-                choices = Categorical(logits=masked_log_probs(logits / temperature, torch.from_numpy(mask)))
-                table.step(SLOT, choices.sample().numpy().astype(np.int32))
-            decisions += 1
-    return Rate(decisions / (perf_counter() - began), decisions / (process_time() - used))
-
-
-def in_batches(config: GameConfig, precision: Precision, games: int) -> float:
-    """Play a match; return decisions a second of processor time.
-
-    It runs in this process.
-    """
-    shape = open_table(config, 0).spec.shape
-    hero, other = (
-        Policy(config.network, shape, init_policy(config.network, shape, seed=seed), Compute(precision=precision))
-        for seed in (0, 1)
-    )
-    used = process_time()
-    match = play_match(config, hero, other, MatchPlan(games, 1, config.evaluation.temperature))
-    return sum(match.lengths) / (process_time() - used)
-
-
-def stored(config: GameConfig, folder: Path) -> list[str]:
-    """Store both networks; return their hashes."""
-    spec, names = open_table(config, 0).spec, []
-    for seed in (0, 1):
-        manifest = Manifest(
-            config_key=config.key, network=config.network, obs_size=spec.observation_size, actions=spec.actions,
-            planes=spec.planes, scale=spec.scale, step=0, parent=None, optimizer=None,
-        )  # fmt: skip
-        tensors = init_policy(config.network, spec.shape, seed=seed)
-        names.append(put_checkpoint(FileStore(folder), manifest, parameters_to_bytes(tensors), None))
-    return names
-
-
-def gauntlet(config: GameConfig, folder: Path, precision: Precision, games: int) -> GauntletSpec:
-    hero, model = stored(config, folder)
-    settings = config.evaluation.replace(batch_games=MANY // 2, opening_plies=0)
-    return GauntletSpec(
-        store=folder,
-        config=config.replace(evaluation=settings),
-        model=hero,
-        opponents=(Opponent(name="other", kind="model", model=model, games=games),),
-        seed=1,
-        precision=precision,
-    )
-
-
-async def on_two_processes(spec: GauntletSpec) -> float:
-    """Return decisions a second of a gauntlet, by wall time.
-
-    Two warm processes play it.
-    """
-    engine = LocalEngine(workers=2)
-    try:
-        manager = EvaluationManager(engine)
-        await manager.evaluate(spec.replace(config=spec.config.replace(max_moves=4)))
-        began = perf_counter()
-        (played,) = (await manager.evaluate(spec)).results
-        return played.games * played.mean_length / (perf_counter() - began)
-    finally:
-        await engine.close()
-
-
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
-def test_evaluation_of_a_tower_beside_one_game_at_a_time(precision: Precision, tmp_path: Path) -> None:
-    """Compare decisions a second of two untrained 4 x 64 towers.
-
-    Both sides use our rules, so they differ in the batches only. One game at a time runs in one process and thread, in
-    float32.
-    """
-    assert (SHOGI.network.blocks, SHOGI.network.channels) == (4, 64)
-    rows = []
-    for _ in range(ROUNDS):
-        with threads(1):
-            one, batched = alone(SHOGI, FEW), in_batches(SHOGI, precision, MANY // 2)
-        two = asyncio.run(on_two_processes(gauntlet(SHOGI, tmp_path, precision, MANY)))
-        rows.append((one.processor, batched / one.processor, two / one.wall))
-    slow, once, twice = (median(column) for column in zip(*rows, strict=True))
-    print(  # noqa: T201
-        f"{precision}: one game at a time {slow:,.0f} decisions/s of processor time; in batches {once:.1f} times, "
-        f"on two processes {twice:.1f} times by the wall clock"
-    )
-    assert once >= {"bfloat16": 10.0, "float32": 5.0}[precision]
-    assert twice >= {"bfloat16": 20.0, "float32": 10.0}[precision]
 
 
 @pytest.mark.parametrize("key", ["shogi_2p", "minishogi_2p"])
@@ -217,10 +94,7 @@ HEADS = {"dense": DENSE, "planes": DENSE.replace(policy_head="planes")}
 
 
 def learner_of(network: NetworkSettings) -> tuple[Checkpoint, Shard, float]:
-    """Return a new model, rows of its games, and their time.
-
-    There are 64 games, and the time is the processor's.
-    """
+    """Return a new model, rows of its games, and their time. There are 64 games, and the time is the processor's."""
     config, store = SHOGI.replace(network=network, max_moves=40), MemoryStore()
     base = get_checkpoint(store, put_checkpoint(store, *first_model(config, open_table(config, 0).spec, 1), None))
     schedule = selfplay_schedule(64, 2, [], [1.0], 1, opening_plies=0)
@@ -232,10 +106,7 @@ def learner_of(network: NetworkSettings) -> tuple[Checkpoint, Shard, float]:
 
 
 def test_heads_of_a_small_tower() -> None:
-    """Compare updates by three kinds of policy heads and rows.
-
-    The dense head is measured with masks, as before there were planes, and with lists; the head of planes with lists.
-    """
+    """Compare updates by three kinds of policy heads and rows."""
     ways = {"dense, masks": ("dense", True), "dense, lists": ("dense", False), "planes, lists": ("planes", False)}
     with threads(1):
         made = {name: learner_of(network) for name, network in HEADS.items()}

@@ -1,7 +1,4 @@
-"""Cost of an event in the simulated loop, by controller.
-
-It must not grow with the number of configurations.
-"""
+"""Cost of an event in the simulated loop, by controller. It must not grow with the number of configurations."""
 
 from collections import defaultdict
 from collections.abc import Mapping

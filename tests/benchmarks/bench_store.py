@@ -29,10 +29,7 @@ MIB, ROUNDS, FILES, EVENTS = 1 << 20, 15, 8000, 50_000
 
 
 def milliseconds(call: Callable[[int], object]) -> float:
-    """Return the median time of a call, in ms.
-
-    The call gets the number of its round.
-    """
+    """Return the median time of a call, in ms. The call gets the number of its round."""
     times = []
     for number in range(ROUNDS):
         began = perf_counter()

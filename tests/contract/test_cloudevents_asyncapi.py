@@ -1,7 +1,4 @@
-"""The AsyncAPI document is an AsyncAPI 3.0 document.
-
-It was also checked against the official JSON Schema of 3.0.0.
-"""
+"""The AsyncAPI document is an AsyncAPI 3.0 document. It was also checked against the official JSON Schema of 3.0.0."""
 
 from typing import Any
 

@@ -36,9 +36,7 @@ def test_the_sdk_reads_every_recorded_event(event: Event[Payload]) -> None:
 
 @settings(max_examples=50)
 @given(event=events())
-def test_attributes_have_names_and_types_of_the_specification(
-    event: Event[Payload],
-) -> None:
+def test_attributes_have_names_and_types_of_the_specification(event: Event[Payload]) -> None:
     for name, value in event.to_cloudevent().items():
         if name != "data":
             assert re.fullmatch(r"[a-z0-9]{1,20}", name)

@@ -52,50 +52,30 @@ async def started(engine: Engine, job: str) -> tuple[asyncio.Task, dict]:
     return task, await first
 
 
-async def test_a_job_gets_its_spec_and_gives_its_result(engine):
+async def test_specs_reports_and_results_come_unchanged_and_in_order(engine):
     assert (await engine.run(f"{JOBS}:double", {"number": 21}))["number"] == 42
-
-
-async def test_specs_and_results_of_any_size_come_through_unchanged(engine):
     spec = {"text": "é\n\0" * 300_000, "nested": [{"a": [1, 2.5, None, True]}]}
     assert await engine.run(f"{JOBS}:echo", spec) == spec
-
-
-async def test_progress_arrives_in_order_and_before_the_result(engine):
     heard = []
-    result = await engine.run(f"{JOBS}:count", {"to": 200}, heard.append)
+    assert await engine.run(f"{JOBS}:count", {"to": 200}, heard.append) == {"counted": 200}
     assert heard == [{"number": number} for number in range(200)]
-    assert result == {"counted": 200}
 
 
-async def test_failed_job_names_its_exception_and_the_engine_works_on(engine):
+async def test_failed_jobs_name_exceptions_and_the_engine_works_on(engine):
     with pytest.raises(JobFailed) as failed:
         await engine.run(f"{JOBS}:fail", {})
     assert failed.value.kind == "ValueError"
     assert failed.value.summary == "seven is not enough (engine_jobs.py, line 23)"
     assert "def fail" not in str(failed.value)
     assert "engine_jobs.py" in failed.value.trace
-    assert (await engine.run(f"{JOBS}:double", {"number": 1}))["number"] == 2
-
-
-async def test_the_hint_of_a_failure_reaches_the_reader(engine):
     with pytest.raises(JobFailed) as failed:
         await engine.run(f"{JOBS}:fail_with_hint", {})
     assert failed.value.hint == "Turn it."
-
-
-@pytest.mark.parametrize("function", ["engine_jobs:absent", "no.such.module:f", "engine_jobs", ""])
-async def test_a_job_that_does_not_exist_has_failed(engine, function):
-    with pytest.raises(JobFailed, match="names no job"):
-        await engine.run(function, {})
-
-
-async def test_a_result_that_is_not_json_has_failed(engine):
+    for function in ("engine_jobs:absent", "no.such.module:f", "engine_jobs", ""):
+        with pytest.raises(JobFailed, match="names no job"):
+            await engine.run(function, {})
     with pytest.raises(JobFailed, match="ValueError"):
         await engine.run(f"{JOBS}:not_a_number", {})
-
-
-async def test_job_that_exits_loses_its_worker_and_the_engine_works_on(engine):
     with pytest.raises(WorkerLost):
         await engine.run(f"{JOBS}:leave", {})
     assert (await engine.run(f"{JOBS}:double", {"number": 1}))["number"] == 2
@@ -108,9 +88,11 @@ async def test_as_many_jobs_run_at_once_as_there_are_workers(engine, tmp_path):
             group.create_task(engine.run(f"{JOBS}:meet", spec))
 
 
-async def test_more_jobs_than_workers_wait_their_turn(engine):
+async def test_more_jobs_or_parts_than_workers_wait_their_turn(engine):
     jobs = [engine.run(f"{JOBS}:double", {"number": number}) for number in range(20)]
     assert [result["number"] for result in await asyncio.gather(*jobs)] == list(range(0, 40, 2))
+    results = await scatter(engine, f"{JOBS}:double", [{"number": number} for number in range(20)])
+    assert [result["number"] for result in results] == list(range(0, 40, 2))
 
 
 async def test_cancelled_job_is_abandoned_and_frees_its_place(engine):
@@ -139,16 +121,15 @@ async def test_waiting_for_a_worker_takes_none_of_a_jobs_time(engine):
     await asyncio.gather(*hold, return_exceptions=True)
 
 
-async def test_parts_are_spread_and_each_keeps_its_place(engine):
-    results = await scatter(engine, f"{JOBS}:double", [{"number": number} for number in range(20)])
-    assert [result["number"] for result in results] == list(range(0, 40, 2))
-
-
-async def test_a_part_that_fails_leaves_the_others_alone(engine, tmp_path):
+async def test_part_that_fails_is_slow_or_kills_its_worker_is_told(engine, tmp_path):
     specs = [{"file": str(tmp_path / str(part)), "failures": 0 if part else 9} for part in range(3)]
     failed, *others = await scatter(engine, f"{JOBS}:fail_at_first", specs)
     assert isinstance(failed, JobFailed)
     assert others == [{"attempts": 1}, {"attempts": 1}]
+    (late,) = await scatter(engine, f"{JOBS}:wait", [{}], deadline_seconds=0.05)
+    assert isinstance(late, JobTimedOut)
+    (lost,) = await scatter(engine, f"{JOBS}:leave", [{}])
+    assert isinstance(lost, WorkerLost)
 
 
 @pytest.mark.parametrize(("attempts", "tried"), [(1, 1), (3, 3)])
@@ -159,19 +140,9 @@ async def test_a_part_that_raises_is_tried_as_often_as_asked(engine, tmp_path, a
     assert (tmp_path / "tried").read_text() == str(tried)
 
 
-async def test_a_part_that_is_too_slow_is_tried_once_more(engine):
-    (late,) = await scatter(engine, f"{JOBS}:wait", [{}], deadline_seconds=0.05)
-    assert isinstance(late, JobTimedOut)
-
-
 async def test_a_part_whose_worker_dies_is_tried_again(local, tmp_path):
     specs = [{"file": str(tmp_path / str(part)), "deaths": 2} for part in range(3)]
     assert await scatter(local, f"{JOBS}:die_at_first", specs) == [{"attempts": 3}] * 3
-
-
-async def test_a_part_that_kills_every_worker_is_written_off(engine):
-    (lost,) = await scatter(engine, f"{JOBS}:leave", [{}])
-    assert isinstance(lost, WorkerLost)
 
 
 async def test_a_listener_that_raises_ends_the_job_with_its_error(engine):
@@ -205,7 +176,10 @@ async def test_close_twice_loses_running_jobs_and_refuses_new_ones(engine):
         await engine.run(f"{JOBS}:double", {"number": 1})
 
 
-async def test_a_process_killed_in_the_middle_is_reported_and_replaced(local):
+async def test_process_is_reused_and_replaced_when_it_is_killed(local):
+    pids = {(await local.run(f"{JOBS}:double", {"number": 1}))["pid"] for _ in range(3)}
+    assert len(pids) == 1
+    assert os.getpid() not in pids
     task, report = await started(local, "busy")
     os.kill(report["pid"], signal.SIGKILL)
     with pytest.raises(WorkerLost, match="-9"):
@@ -215,30 +189,26 @@ async def test_a_process_killed_in_the_middle_is_reported_and_replaced(local):
     assert again["pid"] != report["pid"]
 
 
-async def test_the_same_process_serves_job_after_job(local):
-    pids = {(await local.run(f"{JOBS}:double", {"number": 1}))["pid"] for _ in range(3)}
-    assert len(pids) == 1
-    assert os.getpid() not in pids
-
-
-async def test_cancelling_kills_the_process(local):
+@pytest.mark.parametrize("how", ["cancel", "close"])
+async def test_cancelling_or_closing_kills_a_busy_process(local, how):
     task, report = await started(local, "busy")
     process = psutil.Process(report["pid"])
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    if how == "close":
+        await local.close()
+    else:
+        task.cancel()
+    [outcome] = await asyncio.gather(task, return_exceptions=True)
+    assert isinstance(outcome, asyncio.CancelledError if how == "cancel" else WorkerLost)
     assert not process.is_running()
 
 
-async def test_close_ends_a_process_that_holds_the_interpreter(local):
-    task, report = await started(local, "busy")
-    process = psutil.Process(report["pid"])
-    await local.close()
-    assert not process.is_running()
-    await asyncio.gather(task, return_exceptions=True)
-
-
-async def test_what_a_job_prints_does_not_disturb_the_protocol(local, capfd):
+async def test_child_is_nice_survives_ctrl_c_and_keeps_the_protocol(local, capfd):
+    own = os.nice(0)
+    child = await local.run(f"{JOBS}:double", {"number": 1})
+    assert child["nice"] == min(19, own + 3)
+    assert child["session"] == child["pid"]
+    assert await local.run(f"{JOBS}:interrupt_me", {}) == {"survived": True}
+    assert await local.run(f"{JOBS}:threads", {}) == {"torch": 1}
     heard = []
     assert await local.run(f"{JOBS}:chatter", {}, heard.append) == {}
     assert heard == [{"quiet": True}]
@@ -246,15 +216,6 @@ async def test_what_a_job_prints_does_not_disturb_the_protocol(local, capfd):
     assert out == ""
     for text in ("a stray print", "a stray write to descriptor 1", "a stray child"):
         assert text in err
-
-
-async def test_child_is_nice_ignores_ctrl_c_and_has_one_thread(local):
-    own = os.nice(0)
-    child = await local.run(f"{JOBS}:double", {"number": 1})
-    assert child["nice"] == min(19, own + 3)
-    assert child["session"] == child["pid"]
-    assert await local.run(f"{JOBS}:interrupt_me", {}) == {"survived": True}
-    assert await local.run(f"{JOBS}:threads", {}) == {"torch": 1}
 
 
 PARENT = """

@@ -1,5 +1,7 @@
 """Contract of journals: SQLite, SQLite with archived records, and memory."""
 
+from contextlib import closing
+
 import pytest
 from archives import ArchivedJournal
 
@@ -41,8 +43,21 @@ def test_an_empty_journal_has_head_zero(journal):
     assert journal.read(0).position == 0
 
 
-def test_head_and_time_follow_what_is_appended(filled):
+def test_filled_journal_is_read_in_parts_types_and_backwards(filled):
     assert (filled.head, filled.recorded_us) == (6, 2000)
+    position, seen = 0, []
+    while chunk := filled.read(position, limit=1).records:
+        seen += firsts(filled.read(position, limit=1))
+        position = chunk[-1].last
+    assert seen == [1, 3, 4]
+    assert firsts(filled.read(0, max_bytes=1)) == [1]
+    assert firsts(filled.read(0, types={"b"})) == [1]
+    assert filled.read(0, types={"b"}).position == 6
+    assert firsts(filled.read(2, types={"c"})) == [4]
+    assert filled.read(0, types=set()).records == ()
+    assert [r.frame.bodies() for r in filled.read(0, types={"c"}).records] == [[b"4", b"5", b"6"]]
+    assert [(r.first, r.last, r.frame.types) for r in filled.headers_back(3)] == [(3, 3, ("a",)), (1, 2, ("a", "b"))]
+    assert [(first, tuple(ids)) for first, ids in filled.ids(2)] == [(3, (3,)), (4, (4, 5, 6))]
 
 
 @pytest.mark.parametrize(
@@ -54,37 +69,9 @@ def test_reading_begins_with_the_record_of_the_next_event(filled, after, expecte
     assert chunk.position == (6 if expected else after)
 
 
-def test_reading_in_chunks_of_one_sees_everything_once(filled):
-    position, seen = 0, []
-    while chunk := filled.read(position, limit=1).records:
-        seen += firsts(filled.read(position, limit=1))
-        position = chunk[-1].last
-    assert seen == [1, 3, 4]
-
-
-def test_reading_stops_after_the_record_that_exceeds_the_bytes(filled):
-    assert firsts(filled.read(0, max_bytes=1)) == [1]
-
-
-def test_reading_of_selected_types_advances_over_other_frames(filled):
-    assert firsts(filled.read(0, types={"b"})) == [1]
-    assert filled.read(0, types={"b"}).position == 6
-    assert firsts(filled.read(2, types={"c"})) == [4]
-    assert filled.read(0, types=set()).records == ()
-    assert [r.frame.bodies() for r in filled.read(0, types={"c"}).records] == [[b"4", b"5", b"6"]]
-
-
-def test_headers_are_read_backwards(filled):
-    assert [(r.first, r.last, r.frame.types) for r in filled.headers_back(3)] == [(3, 3, ("a",)), (1, 2, ("a", "b"))]
-
-
 @pytest.mark.parametrize(("upto", "expected"), [(0, []), (2, [1]), (5, [4, 3, 1]), (99, [4, 3, 1])])
 def test_headers_begin_with_the_record_that_holds_the_position(filled, upto, expected):
     assert [r.first for r in filled.headers_back(upto)] == expected
-
-
-def test_ids_are_read_for_the_window(filled):
-    assert [(first, tuple(ids)) for first, ids in filled.ids(2)] == [(3, (3,)), (4, (4, 5, 6))]
 
 
 def test_landmarks_are_read_latest_first(journal):
@@ -102,14 +89,11 @@ def test_a_gap_or_an_overlap_is_refused_and_nothing_is_written(filled, first):
     assert filled.mark("p", 1) is None
 
 
-def test_marks_are_kept_per_producer_and_epoch(journal):
+def test_marks_are_kept_per_producer_and_of_latest_epochs(journal):
     assert journal.mark("a", 1) is None
     journal.append(marks={("a", 1): 5, ("b", 2**64 - 1): 7})
     journal.append(marks={("a", 1): 6})
     assert (journal.mark("a", 1), journal.mark("b", 2**64 - 1), journal.mark("a", 2)) == (6, 7, None)
-
-
-def test_marks_of_latest_epochs_are_kept_for_each_producer(journal):
     journal.append(marks={("other", 1): 1})
     for epoch in range(1, 101):
         journal.append([record(epoch, ("a", b"x"))], marks={("p", epoch): epoch})
@@ -202,18 +186,13 @@ def test_damaged_ids_are_refused(tmp_path):
         SqliteJournal(tmp_path / "j.db")
 
 
-def test_all_damage_is_listed_and_sound_records_are_not(tmp_path):
-    damage(tmp_path / "j.db", "UPDATE frames SET bodies = x'44' WHERE first <> 2")
-    reader = SqliteJournalReader(tmp_path / "j.db")
-    assert [str(d).split("position ")[1][0] for d in reader.damage()] == ["1", "3"]
-    reader.close()
-
-
-def test_a_sound_journal_has_no_damage(tmp_path):
-    damage(tmp_path / "j.db", "SELECT 1")
-    reader = SqliteJournalReader(tmp_path / "j.db")
-    assert list(reader.damage()) == []
-    reader.close()
+@pytest.mark.parametrize(
+    ("change", "damaged"), [("UPDATE frames SET bodies = x'44' WHERE first <> 2", "13"), ("SELECT 1", "")]
+)
+def test_all_damage_is_listed_and_sound_records_are_not(tmp_path, change, damaged):
+    damage(tmp_path / "j.db", change)
+    with closing(SqliteJournalReader(tmp_path / "j.db")) as reader:
+        assert "".join(str(d).split("position ")[1][0] for d in reader.damage()) == damaged
 
 
 def test_damage_after_the_wanted_types_is_not_read(tmp_path):

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from contextlib import closing
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -85,13 +84,6 @@ def test_record_deleted_after_its_header_is_read_from_a_segment(tmp_path: Path) 
         assert (first, head + bodies()) == (1, one.raw)
 
 
-def test_archiving_keeps_the_last_record_live(path: Path) -> None:
-    archive(path, 10_000)
-    with closing(SqliteJournal(path)) as journal:
-        assert journal.adopt() == 297
-        assert journal.head == 300
-
-
 def test_start_reads_no_segment(path: Path) -> None:
     for segment in segments(path):
         segment.write_bytes(b"damaged")
@@ -144,15 +136,12 @@ def test_segment_of_another_journal_is_not_taken_over(path: Path, tmp_path: Path
         assert everything(journal) == [record.raw for record in records(3)]
 
 
-def test_second_process_that_archives_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archiving_goes_alone_needs_room_and_keeps_the_last(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interfere(_: object) -> None:
         with pytest.raises(StorageInUse):
             archive(path, 290)
 
     assert archive(path, 270, say=interfere)
-
-
-def test_full_disk_stops_archiving_and_loses_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
     with pytest.raises(StorageFull, match="archiving needs"):
         archive(path, 290)
@@ -160,13 +149,16 @@ def test_full_disk_stops_archiving_and_loses_nothing(path: Path, monkeypatch: py
     with closing(SqliteJournalReader(path)) as reader:
         assert everything(reader) == [record.raw for record in records(100)]
     assert archive(path, 290)
+    archive(path, 10_000)
+    with closing(SqliteJournal(path)) as journal:
+        assert journal.adopt() == 297
+        assert journal.head == 300
+    with pytest.raises(FlyballError):
+        archive(path.with_name("none.sqlite"), 5)
 
 
 def test_disk_that_fills_while_archiving_leaves_no_file(path: Path) -> None:
-    """Limit a child's file sizes, which stands in for a full disk.
-
-    Its writes then fail with an error of the system.
-    """
+    """Limit a child's file sizes, which stands in for a full disk. Its writes then fail with an error of the system."""
     program = f"""
 import resource, signal
 from pathlib import Path
@@ -200,10 +192,7 @@ with closing(SqliteJournal(path)) as journal:
 
 @pytest.mark.parametrize("lines", [1, 2, 5, 9, 14])
 def test_kill_9_while_archiving_loses_nothing(tmp_path: Path, lines: int) -> None:
-    """Guarantee (ADR-045): a crash at any point loses nothing.
-
-    Archiving again completes what the crash interrupted.
-    """
+    """Guarantee (ADR-045): a crash at any point loses nothing. Archiving again completes what the crash interrupted."""
     path, expected = tmp_path / "journal.sqlite", records(1000)
     with closing(SqliteJournal(path)) as journal:
         journal.append(expected)
@@ -361,18 +350,6 @@ def test_deleted_events_are_named_and_newer_ones_are_read(path: Path) -> None:
         assert reader.first == 121
 
 
-def test_broker_starts_without_deleted_events(path: Path) -> None:
-    """Delete the latest events, too, so that their ids are unknown.
-
-    This happens where few events stay live.
-    """
-    with closing(SqliteJournal(path)) as journal:
-        write_snapshot(journal.archive.folder, Snapshot(240, {}), journal.head_at(240) or b"")
-        assert [row.last for row in journal.forget(240 * 1_000_000)] == [120, 240]
-        assert next(iter(journal.ids(0)))[0] == 241
-        Hub(journal, "broker@a", BrokerLimits()).settle()
-
-
 def test_snapshot_of_another_journal_or_damaged_is_passed_over(path: Path, tmp_path: Path) -> None:
     folder = tmp_path / "archive"
     with closing(SqliteJournalReader(path)) as reader:
@@ -388,27 +365,27 @@ def test_snapshot_of_another_journal_or_damaged_is_passed_over(path: Path, tmp_p
         assert read_snapshot(folder, 300, lambda _: b"other") is None
 
 
-def test_superseded_snapshots_are_removed(tmp_path: Path) -> None:
-    for position in (100_000, 260_000, 270_000, 510_000, 520_000, 530_000, 540_000, 550_000):
-        write_snapshot(tmp_path, Snapshot(position, {}), b"")
-    assert positions(tmp_path) == [550_000, 540_000, 530_000, 520_000, 270_000, 100_000]
-    assert [later > earlier for later, earlier in pairwise(positions(tmp_path))] == [True] * 5
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ((100, 260, 270, 510, 520, 530, 540, 550), [550, 540, 530, 520, 270, 100]),
+        ((540, 550, 560, 570, 30), [30]),
+    ],
+    ids=["superseded", "before a restoration"],
+)
+def test_superseded_snapshots_are_removed(tmp_path: Path, written: tuple[int, ...], kept: list[int]) -> None:
+    for thousands in written:
+        write_snapshot(tmp_path, Snapshot(thousands * 1000, {}), b"")
+    assert positions(tmp_path) == [thousands * 1000 for thousands in kept]
 
 
-def test_snapshots_from_before_a_restoration_are_replaced(tmp_path: Path) -> None:
-    for position in (540_000, 550_000, 560_000, 570_000):
-        write_snapshot(tmp_path, Snapshot(position, {}), b"")
-    write_snapshot(tmp_path, Snapshot(30_000, {}), b"")
-    assert positions(tmp_path) == [30_000]
-
-
-def test_snapshot_of_another_journal_covers_no_segment(path: Path) -> None:
+def test_deletion_needs_a_snapshot_of_this_journal(path: Path) -> None:
     with closing(SqliteJournal(path)) as journal:
         write_snapshot(journal.archive.folder, Snapshot(240, {}), b"another record")
         assert journal.forget(240 * 1_000_000) == []
         assert len(segments(path)) == 2
-
-
-def test_archive_error_is_one_of_ours(path: Path) -> None:
-    with pytest.raises(FlyballError):
-        archive(path.with_name("none.sqlite"), 5)
+    with closing(SqliteJournal(path)) as journal:
+        write_snapshot(journal.archive.folder, Snapshot(240, {}), journal.head_at(240) or b"")
+        assert [row.last for row in journal.forget(240 * 1_000_000)] == [120, 240]
+        assert next(iter(journal.ids(0)))[0] == 241
+        Hub(journal, "broker@a", BrokerLimits()).settle()

@@ -1,7 +1,4 @@
-"""Damage of a journal's file, in every bit of every table.
-
-A start refuses it, and a rebuild mends it.
-"""
+"""Damage of a journal's file, in every bit of every table. A start refuses it, and a rebuild mends it."""
 
 import shutil
 import sqlite3
@@ -58,6 +55,18 @@ def fill(path: Path) -> Path:
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fill(tmp_path_factory.mktemp("sound") / "journal.sqlite")
+
+
+@pytest.fixture
+def file(sound: Path, tmp_path: Path) -> Path:
+    """Return a copy of the sound journal."""
+    return Path(shutil.copyfile(sound, tmp_path / "journal.sqlite"))
+
+
+def alter(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for statement in statements:
+            db.execute(statement)
 
 
 def content(path: Path) -> dict[str, Any] | None:
@@ -163,21 +172,15 @@ def test_a_writer_refuses_flips_that_change_something(table: str, sound: Path, t
         ("DROP TRIGGER forget_marks", "its schema is not the one of format 3"),
     ],
 )
-def test_damage_beside_the_records_is_told(change: str, told: str, sound: Path, tmp_path: Path) -> None:
-    file = tmp_path / "journal.sqlite"
-    shutil.copyfile(sound, file)
-    with closing(sqlite3.connect(file, isolation_level=None)) as db:
-        db.execute(change)
+def test_damage_beside_the_records_is_told(change: str, told: str, file: Path) -> None:
+    alter(file, change)
     assert any(told in problem for problem in damage(file))
     with pytest.raises((DamagedDatabase, DamagedRecord)):
         SqliteJournal(file)
 
 
 def test_a_wrong_mark_is_never_acknowledged(sound: Path, tmp_path: Path) -> None:
-    """Refuse marks that are too high.
-
-    Otherwise the broker would acknowledge events that it never records.
-    """
+    """Refuse marks that are too high. Otherwise the broker would acknowledge events that it never records."""
     with closing(SqliteJournal(fill(tmp_path / "journal.sqlite"))) as journal:
         journal._db.connection.execute("UPDATE marks SET next = next + 4")
         with pytest.raises(DamagedDatabase, match="table marks"):
@@ -197,10 +200,8 @@ def walk(reader: SqliteJournalReader) -> Iterator[Record]:
         position = chunk.position
 
 
-def test_an_index_that_leads_elsewhere_is_refused(sound: Path, tmp_path: Path) -> None:
+def test_an_index_that_leads_elsewhere_is_refused(file: Path) -> None:
     """Swap two child pages, whose rows are sound but at wrong keys."""
-    file = tmp_path / "journal.sqlite"
-    shutil.copyfile(sound, file)
     raw = bytearray(file.read_bytes())
     with closing(sqlite3.connect(file)) as db:
         query = "SELECT pageno FROM dbstat WHERE name = 'frames' AND pagetype = ?"
@@ -217,29 +218,23 @@ def test_an_index_that_leads_elsewhere_is_refused(sound: Path, tmp_path: Path) -
         SqliteJournal(file)
 
 
-def test_a_journal_of_a_newer_format_is_refused(sound: Path, tmp_path: Path) -> None:
-    file = tmp_path / "journal.sqlite"
-    shutil.copyfile(sound, file)
-    with closing(sqlite3.connect(file, isolation_level=None)) as db:
-        db.execute("PRAGMA user_version = 9")
+def test_a_journal_of_a_newer_format_is_refused(file: Path) -> None:
+    alter(file, "PRAGMA user_version = 9")
     for opener in (SqliteJournal, SqliteJournalReader):
         with pytest.raises(OtherFormat, match="is of format 9; this version of Flyball knows formats up to 3"):
             opener(file)
 
 
-def test_journal_of_format_1_is_migrated_with_its_content(sound: Path, tmp_path: Path) -> None:
-    """Migrate the tables that later formats changed.
-
-    Format 1 had a table for cursors. Formats 1 and 2 had only the latest position of each landmark.
-    """
-    file = tmp_path / "journal.sqlite"
-    shutil.copyfile(sound, file)
-    with closing(sqlite3.connect(file, isolation_level=None)) as db:
-        db.execute("CREATE TABLE cursors (name TEXT PRIMARY KEY, position INTEGER NOT NULL, checksum INTEGER NOT NULL)")
-        db.execute("DROP TABLE landmarks")
-        db.execute("DROP TABLE segments")
-        db.execute("CREATE TABLE landmarks (type TEXT PRIMARY KEY, position INTEGER NOT NULL)")
-        db.execute("PRAGMA user_version = 1")
+def test_journal_of_format_1_is_migrated_with_its_content(sound: Path, file: Path) -> None:
+    """Migrate the tables that later formats changed. Format 1 had a table for cursors."""
+    alter(
+        file,
+        "CREATE TABLE cursors (name TEXT PRIMARY KEY, position INTEGER NOT NULL, checksum INTEGER NOT NULL)",
+        "DROP TABLE landmarks",
+        "DROP TABLE segments",
+        "CREATE TABLE landmarks (type TEXT PRIMARY KEY, position INTEGER NOT NULL)",
+        "PRAGMA user_version = 1",
+    )
     with pytest.raises(OtherFormat, match="is of format 1, from an earlier version of Flyball"):
         SqliteJournalReader(file)
     SqliteJournal(file).close()
@@ -248,9 +243,8 @@ def test_journal_of_format_1_is_migrated_with_its_content(sound: Path, tmp_path:
 
 
 @pytest.mark.parametrize("table", ["marks", "landmarks", "dead_letters"])
-def test_a_rebuild_keeps_all_records_and_derives_the_rest(table: str, sound: Path, tmp_path: Path) -> None:
-    file, before = tmp_path / "journal.sqlite", content(sound)
-    shutil.copyfile(sound, file)
+def test_a_rebuild_keeps_all_records_and_derives_the_rest(table: str, sound: Path, file: Path) -> None:
+    before = content(sound)
     with file.open("r+b") as raw:
         raw.seek((pages_of(sound, table)[0] - 1) * PAGE_BYTES)
         raw.write(b"\xff" * 200)
@@ -267,23 +261,17 @@ def test_a_rebuild_keeps_all_records_and_derives_the_rest(table: str, sound: Pat
     SqliteJournal(file).close()
 
 
-def test_a_rebuild_keeps_what_an_earlier_one_kept(sound: Path, tmp_path: Path) -> None:
+def test_a_rebuild_keeps_what_an_earlier_one_kept(tmp_path: Path, file: Path) -> None:
     """Keep dead letters of which only the damaged file has a copy."""
-    file = tmp_path / "journal.sqlite"
-    shutil.copyfile(sound, file)
-    with closing(sqlite3.connect(file, isolation_level=None)) as db:
-        db.execute("UPDATE dead_letters SET error = ''")
+    alter(file, "UPDATE dead_letters SET error = ''")
     damaged = content(rebuild(file).before)
     with pytest.raises(StorageError, match=r"journal\.sqlite\.damaged is there"):
         rebuild(file)
     assert content(tmp_path / "journal.sqlite.damaged") == damaged
 
 
-def test_a_rebuild_refuses_damaged_records(sound: Path, tmp_path: Path) -> None:
-    file = tmp_path / "journal.sqlite"
-    shutil.copyfile(sound, file)
-    with closing(sqlite3.connect(file, isolation_level=None)) as db:
-        db.execute("UPDATE frames SET bodies = x'00' WHERE first = 5")
+def test_a_rebuild_refuses_damaged_records(file: Path) -> None:
+    alter(file, "UPDATE frames SET bodies = x'00' WHERE first = 5")
     before = file.read_bytes()
     with pytest.raises(DamagedRecord, match="position 5"):
         rebuild(file)

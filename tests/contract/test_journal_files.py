@@ -5,17 +5,15 @@ from contextlib import closing
 from threading import Event, Thread
 
 import pytest
+from archives import record_of
 
 from app.core import FlyballError
-from app.events.frames import Draft, Frame, FrameBuilder, seal
 from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, database
 from app.journal.database import StorageError, StorageFull, StorageInUse, explained
 
 
 def record(first, size=10):
-    builder = FrameBuilder("p")
-    builder.add([Draft(first, "a", "", b"x" * size)])
-    return seal(Frame.parse(builder.build(1, first)), first=first, recorded_us=1, source="p")
+    return record_of(first, [b"x" * size])
 
 
 @pytest.fixture
@@ -25,7 +23,7 @@ def journal(tmp_path):
     journal.close()
 
 
-def test_a_reader_follows_the_writer(journal, tmp_path):
+def test_readers_follow_the_writer_cannot_write_and_outlive_it(journal, tmp_path):
     reader = SqliteJournalReader(tmp_path / "j.db")
     assert reader.head == 0
     for position in range(1, 50):
@@ -33,6 +31,10 @@ def test_a_reader_follows_the_writer(journal, tmp_path):
         assert reader.head == position
         assert reader.read(position - 1).position == position
     assert reader.dead_letters() == []
+    reader.close()
+    reader = SqliteJournalReader(tmp_path / "j.db")
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        reader._connection.execute("DELETE FROM frames")
     reader.close()
 
 
@@ -44,18 +46,8 @@ def test_a_reader_works_without_a_writer(journal, tmp_path):
     reader.close()
 
 
-def test_a_reader_cannot_write(journal, tmp_path):
-    reader = SqliteJournalReader(tmp_path / "j.db")
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        reader._connection.execute("DELETE FROM frames")
-    reader.close()
-
-
 def test_backup_beside_the_writer_is_one_moments_journal(journal, tmp_path):
-    """Back up while the writer appends and checkpoints.
-
-    The copy opens as a journal, without files beside it.
-    """
+    """Back up while the writer appends and checkpoints. The copy opens as a journal, without files beside it."""
     size, copies, stop = 3000, list[int](), Event()
 
     def back_up() -> None:
@@ -82,14 +74,11 @@ def test_backup_beside_the_writer_is_one_moments_journal(journal, tmp_path):
             assert copy.mark("p", 1) == (head + 1 if head else None)
 
 
-def test_backup_has_the_mode_of_the_journal(journal, tmp_path):
+def test_backup_has_the_journal_s_mode_and_replaces_no_file(journal, tmp_path):
     (tmp_path / "j.db").chmod(0o640)
     with closing(SqliteJournalReader(tmp_path / "j.db")) as reader:
         reader.backup(tmp_path / "copy.db")
     assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o640
-
-
-def test_backup_replaces_no_file(journal, tmp_path):
     (tmp_path / "copy.db").write_text("mine")
     with closing(SqliteJournalReader(tmp_path / "j.db")) as reader:
         with pytest.raises(StorageError, match="is there already"):
@@ -107,20 +96,23 @@ def test_backup_of_a_damaged_journal_is_refused(journal, tmp_path):
     assert not list(tmp_path.glob("copy.db*"))
 
 
-def test_a_second_writer_is_refused(journal, tmp_path):
+def test_only_one_writer_is_admitted_at_a_time(journal, tmp_path):
     with pytest.raises(StorageInUse, match="Another process writes"):
         SqliteJournal(tmp_path / "j.db")
-
-
-def test_the_next_writer_is_admitted_when_the_first_has_closed(journal, tmp_path):
     journal.close()
     journal.close()
     SqliteJournal(tmp_path / "j.db").close()
 
 
-def test_a_missing_journal_is_named(tmp_path):
+def test_missing_or_empty_file_is_named(tmp_path):
     with pytest.raises(NotAJournal, match="no journal at"):
         SqliteJournalReader(tmp_path / "none.db")
+    path = tmp_path / "empty.db"
+    path.touch()
+    with pytest.raises(NotAJournal, match=r"empty\.db is empty"):
+        SqliteJournalReader(path)
+    SqliteJournal(path).close()
+    SqliteJournalReader(path).close()
 
 
 @pytest.mark.parametrize("opener", [SqliteJournal, SqliteJournalReader])
@@ -138,20 +130,8 @@ def test_a_foreign_file_is_refused_and_left_alone(tmp_path, opener):
     assert path.read_bytes() == before
 
 
-def test_an_empty_file_is_called_so_and_may_become_a_journal(tmp_path):
-    path = tmp_path / "empty.db"
-    path.touch()
-    with pytest.raises(NotAJournal, match=r"empty\.db is empty"):
-        SqliteJournalReader(path)
-    SqliteJournal(path).close()
-    SqliteJournalReader(path).close()
-
-
 def test_a_commit_waits_for_the_disk(journal):
-    """Guarantee (ADR-003): acknowledged events survive a loss of power.
-
-    This takes a write-ahead log and an fsync for each commit.
-    """
+    """Guarantee (ADR-003): acknowledged events survive a loss of power."""
     settings = [
         journal._db.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
     ]
@@ -159,10 +139,7 @@ def test_a_commit_waits_for_the_disk(journal):
 
 
 def test_a_full_disk_is_said_clearly_and_loses_nothing(journal, tmp_path):
-    """Fill SQLite's page limit, which stands in for a full disk.
-
-    Both raise SQLITE_FULL.
-    """
+    """Fill SQLite's page limit, which stands in for a full disk. Both raise SQLITE_FULL."""
     journal.append([record(1)])
     pages = journal._db.connection.execute("PRAGMA page_count").fetchone()[0]
     journal._db.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
@@ -182,13 +159,10 @@ def io_error(journal):
         raise error
 
 
-def test_a_broken_disk_is_not_called_full(journal):
+def test_disk_errors_are_told_apart_by_the_room_left(journal, monkeypatch):
     with pytest.raises(StorageError, match="disk I/O error") as caught:
         io_error(journal)
     assert type(caught.value) is StorageError
-
-
-def test_io_error_on_a_disk_without_room_is_a_full_disk(journal, monkeypatch):
     monkeypatch.setattr(database, "LEAST_ROOM_BYTES", 1 << 70)
     with pytest.raises(StorageFull):
         io_error(journal)

@@ -85,7 +85,7 @@ def test_the_file_has_the_schema_of_the_seed(tmp_path: Path) -> None:
     assert (entry["created_at"], entry["parent"]) == ("1970-01-01T00:00:40Z", model(30))
     ours_of_games = {"rotations": 10, "squares": 9.5}
     assert written["history"] == [
-        {"step": 40, "p1": model(40), "p2": "random", "result": {"games": 10, "points": 9.5} | ours_of_games},
+        {"step": 40, "p1": model(40), "p2": "random", "result": {"games": 10, "points": 9.5} | ours_of_games}
     ]
     assert written["metadata"]["run_name"] == "grpo"
     assert (written["metadata"]["best_elo"], written["metadata"]["best_agent"]) == (1200.0, model(40))

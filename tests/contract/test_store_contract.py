@@ -33,10 +33,7 @@ def overwrite(store: BlobStore, key: str, data: bytes) -> None:
 
 
 def in_memory(folder: Path) -> ObjectStore:
-    """Return an object store in fsspec's memory file system.
-
-    All tests share that file system.
-    """
+    """Return an object store in fsspec's memory file system. All tests share that file system."""
     return ObjectStore(StoreAddress("memory", f"memory://{folder}", {}))
 
 
@@ -68,90 +65,58 @@ def test_a_blob_comes_back_under_its_sha256(store, data):
     assert store.has(key)
 
 
-def test_putting_twice_keeps_one(store):
-    assert store.put(b"same") == store.put(b"same")
-    assert list(store.keys()) == [hashlib.sha256(b"same").hexdigest()]
-
-
-def test_an_absent_blob_is_missing_with_a_hint(store):
+def test_blobs_are_kept_once_listed_and_deleted(store):
     assert not store.has(ABSENT)
-    with pytest.raises(MissingBlob) as error:
+    with pytest.raises(MissingBlob, match=ABSENT) as error:
         store.get(ABSENT)
-    assert ABSENT in str(error.value)
     assert error.value.hint
-
-
-@pytest.mark.parametrize("key", ["", "abc", "../../etc/passwd", "A" * 64, "0" * 63 + "/"])
-def test_what_is_no_key_is_never_looked_up(store, key):
-    with pytest.raises(MissingBlob, match="no blob key"):
-        store.get(key)
-
-
-@pytest.mark.parametrize("place", [0, 5, -1])
-def test_a_flipped_bit_is_refused_and_putting_again_repairs_it(store, damage, place):
-    data = b"some weights"
-    key = store.put(data)
-    bad = bytearray(data)
-    bad[place] ^= 1
-    damage(key, bytes(bad))
-    with pytest.raises(DamagedBlob, match=key):
-        store.get(key)
-    store.put(data)
-    assert store.get(key) == data
-
-
-def test_a_shortened_blob_is_refused(store, damage):
-    key = store.put(b"some weights")
-    damage(key, b"some wei")
-    with pytest.raises(DamagedBlob):
-        store.get(key)
-
-
-def test_deleting_is_idempotent(store):
-    key, kept = store.put(b"gone"), store.put(b"kept")
+    for key in ("", "abc", "../../etc/passwd", "A" * 64, "0" * 63 + "/"):
+        with pytest.raises(MissingBlob, match="no blob key"):
+            store.get(key)
+    key = store.put(b"four")
+    assert store.put(b"four") == key
+    (entry,) = store.entries()
+    assert (entry.key, entry.size_bytes) == (key, 4)
+    if not isinstance(store, MemoryStore):
+        assert entry.modified.utcoffset() == timedelta(0)
+    kept = store.put(b"kept")
     store.delete(key)
     store.delete(key)
     assert not store.has(key)
     assert list(store.keys()) == [kept]
 
 
-def test_entries_have_the_size_and_time_of_a_blob(store):
-    key = store.put(b"four")
-    (entry,) = store.entries()
-    assert (entry.key, entry.size_bytes) == (key, 4)
-    if not isinstance(store, MemoryStore):
-        assert entry.modified.utcoffset() == timedelta(0)
+@pytest.mark.parametrize("bad", [b"rome weights", b"some veights", b"some weightr", b"some wei"])
+def test_a_damaged_blob_is_refused_and_putting_again_repairs_it(store, damage, bad):
+    data = b"some weights"
+    key = store.put(data)
+    damage(key, bad)
+    with pytest.raises(DamagedBlob, match=key):
+        store.get(key)
+    store.put(data)
+    assert store.get(key) == data
 
 
-def test_a_store_opened_again_holds_what_was_put(tmp_path):
+def test_blob_is_there_after_opening_and_young_when_put_again(tmp_path):
     key = FileStore(tmp_path).put(b"durable")
     assert FileStore(tmp_path).get(key) == b"durable"
     assert list(FileStore(tmp_path).keys()) == [key]
+    store = FileStore(tmp_path)
+    os.utime(store.path(key), (0, 0))
+    store.put(b"durable")  # garbage collection spares young blobs, because their events may still come
+    (entry,) = store.entries()
+    assert entry.modified.year > 1970
 
 
-def test_an_unfinished_write_is_no_blob(tmp_path):
+def test_other_files_and_unfinished_writes_are_no_blobs(tmp_path):
     store = FileStore(tmp_path)
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "half").write_bytes(b"half a bl")
     assert list(store.keys()) == []
-
-
-def test_other_files_in_its_folders_are_no_blobs(tmp_path):
-    store = FileStore(tmp_path)
     key = store.put(b"blob")
     store.path(key).with_name(".nfs0001").write_bytes(b"open elsewhere")
     store.path(key).with_name(f"{key}.copy").write_bytes(b"blob")
     assert [entry.key for entry in store.entries()] == [key]
-
-
-def test_a_blob_that_is_put_again_is_young(tmp_path):
-    """Garbage collection spares young blobs, because their events may still come."""
-    store = FileStore(tmp_path)
-    key = store.put(b"made again after a restart")
-    os.utime(store.path(key), (0, 0))
-    store.put(b"made again after a restart")
-    (entry,) = store.entries()
-    assert entry.modified.year > 1970
 
 
 def test_a_store_within_another_is_not_part_of_it(tmp_path):

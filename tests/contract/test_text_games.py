@@ -52,7 +52,7 @@ def test_same_seeds_and_answers_give_the_same_games(name: str) -> None:
     assert played(first, 2) != played(second, 1)
 
 
-def test_games_end_with_returns_that_sum_to_zero(name: str) -> None:
+def test_whole_games_have_returns_prompts_bots_and_a_limit(name: str) -> None:
     table = TEXT_GAMES[name](GAMES, None)
     played(table, 3)
     returns = table.returns()
@@ -64,9 +64,6 @@ def test_games_end_with_returns_that_sum_to_zero(name: str) -> None:
     for seats in range(GAMES):  # whoever scores more has at least the same return
         order = np.argsort(table.scores()[seats])
         assert (np.diff(returns[seats][order]) >= 0).all()
-
-
-def test_prompts_begin_with_preamble_and_answers_end_with_stop(name: str) -> None:
     table = TEXT_GAMES[name](GAMES, None)
     for said in played(table, 4):
         assert said
@@ -74,6 +71,14 @@ def test_prompts_begin_with_preamble_and_answers_end_with_stop(name: str) -> Non
             assert prompt.startswith(table.spec.preamble)
             assert answer.endswith(table.spec.stop)
             assert answer.count(table.spec.stop) == 1
+    table = TEXT_GAMES[name](GAMES, None)
+    assert table.spec.bots[0] == "random"
+    for bot in table.spec.bots:
+        assert all(played(table, 9, bot=bot))
+    table = TEXT_GAMES[name](GAMES, 2)
+    played(table, 10)
+    assert table.truncated().all()
+    assert np.isfinite(table.returns()).all()
 
 
 def test_no_option_is_a_prefix_of_another_one(name: str) -> None:
@@ -91,7 +96,7 @@ def test_no_option_is_a_prefix_of_another_one(name: str) -> None:
         table.advance()
 
 
-def test_illegal_and_untimely_answers_are_refused(name: str) -> None:
+def test_answers_are_checked_and_slots_wait_for_all_seats(name: str) -> None:
     table, rng = TEXT_GAMES[name](2, None), Random(6)
     table.reset([0, 1], [0, 1], [0, 0])
     turn = table.pending()[0]
@@ -103,9 +108,6 @@ def test_illegal_and_untimely_answers_are_refused(name: str) -> None:
     table.submit(turn.slot, turn.seat, legal)
     with pytest.raises(IllegalAnswer):  # a second answer of the same seat
         table.submit(turn.slot, turn.seat, legal)
-
-
-def test_slot_whose_seats_have_not_all_answered_waits(name: str) -> None:
     table, rng = TEXT_GAMES[name](2, None), Random(7)
     table.reset([0, 1], [0, 1], [0, 0])
     for turn in table.pending():
@@ -136,20 +138,6 @@ def test_openings_are_drawn_from_the_seed(name: str) -> None:
     prompts = {turn.slot: turn.prompt for turn in table.pending()}
     assert prompts[0] == prompts[1]
     assert table.history(0) == table.history(1) != table.history(2)
-
-
-def test_every_bot_plays_whole_games(name: str) -> None:
-    table = TEXT_GAMES[name](GAMES, None)
-    assert table.spec.bots[0] == "random"
-    for bot in table.spec.bots:
-        assert all(played(table, 9, bot=bot))
-
-
-def test_move_limit_truncates(name: str) -> None:
-    table = TEXT_GAMES[name](GAMES, 2)
-    played(table, 10)
-    assert table.truncated().all()
-    assert np.isfinite(table.returns()).all()
 
 
 def test_ranks_of_equal_scores_are_shared() -> None:

@@ -1,7 +1,4 @@
-"""A failing self-play worker pauses while another plays on.
-
-Both have real hosts.
-"""
+"""A failing self-play worker pauses while another plays on. Both have real hosts."""
 
 import asyncio
 from collections import Counter

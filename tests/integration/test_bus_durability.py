@@ -10,7 +10,7 @@ from memory_outbox import MemoryOutbox
 
 from app.bus import Broker, BrokerUnavailable, ZmqBus
 from app.events.frames import Frame
-from app.journal import SqliteJournal, SqliteJournalReader, SqliteOutbox
+from app.journal import SqliteJournal, SqliteJournalReader
 from app.journal.database import StorageFull
 from app.journal.memory import MemoryJournal
 from daemons.clock import SystemClock
@@ -99,48 +99,6 @@ async def test_a_request_that_gets_no_answer_says_so(tmp_path):
         async with bus.subscribe():
             pass
     await bus.close()
-
-
-async def test_outbox_of_an_ended_program_is_sent_first_and_in_order(tmp_path):
-    outbox = SqliteOutbox(tmp_path / "outbox.db")
-    for life in range(2):
-        bus = ZmqBus(address(tmp_path), producer="node", deadline_s=0.05, outbox=outbox)
-        for i in range(3):
-            with pytest.raises(BrokerUnavailable):
-                await bus.publish(checked(3 * life + i))
-        await bus.close()
-    outbox.close()
-    outbox = SqliteOutbox(tmp_path / "outbox.db")
-    journal = MemoryJournal()
-    with broker_thread(journal, address(tmp_path)):
-        bus = ZmqBus(address(tmp_path), producer="node", outbox=outbox)
-        assert await bus.publish(checked(6)) == 7
-        async with bus.subscribe(after=0) as subscription:
-            assert [e.id for e in await gather(subscription, 7)] == [checked(i).id for i in range(7)]
-        await bus.close()
-    assert outbox.load() == []
-    outbox.close()
-
-
-async def test_what_the_outbox_holds_is_not_recorded_twice(tmp_path):
-    """Lose the acknowledgement with the first program.
-
-    The second program sends the frame again.
-    """
-    journal, outbox = MemoryJournal(), MemoryOutbox()
-    bus = ZmqBus(address(tmp_path), producer="node", deadline_s=0.05, outbox=outbox)
-    with pytest.raises(BrokerUnavailable):
-        await bus.publish(checked(0))
-    await bus.close()
-    kept = outbox.load()
-    for _ in range(2):
-        with broker_thread(journal, address(tmp_path)):
-            bus = ZmqBus(address(tmp_path), producer="node", outbox=outbox)
-            assert await bus.publish(checked(0)) == 1
-            await bus.close()
-        assert outbox.load() == []
-        outbox.put(kept)
-    assert journal.head == 1
 
 
 async def test_waiting_publishes_succeed_when_the_broker_comes_in_time(tmp_path):

@@ -4,7 +4,6 @@ import asyncio
 import struct
 import time
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
 
 import pytest
 import zmq
@@ -14,18 +13,9 @@ from structlog.testing import capture_logs
 
 from app.bus import BrokerUnavailable, ZmqBus
 from app.bus.access import KeyRefused
-from app.bus.keys import KeyList
 from app.bus.ports import BrokerLimits, BusError, InsecureEndpoint, PublishRefused, Sign
 from app.core import Elo
-from app.events import (
-    AccessRefused,
-    DaemonReady,
-    DaemonStopped,
-    Evidence,
-    ModelPromoted,
-    RunConfigured,
-    originate,
-)
+from app.events import AccessRefused, DaemonReady, DaemonStopped, Evidence, ModelPromoted, originate
 from app.events.frames import DeadLetter, frame_of
 from app.journal.memory import MemoryJournal
 
@@ -147,31 +137,11 @@ async def test_a_revoked_key_loses_its_open_connection(broker, ring, journal):
     assert "PARITY_CHECKED" not in [e.data.event_name for e in await events_after(broker, ring, 1)]
 
 
-async def test_a_key_whose_grace_is_over_loses_its_open_connection(broker, ring):
-    async with connected(broker, ring, "selfplay_worker@node1") as bus, bus.subscribe(after=0) as events:
-        await bus.publish(checked(0))
-        await gather(events, 1)
-        keys = KeyList.read(ring.path).rotate("node1", "ab" * 32, ring.now + timedelta(seconds=5))
-        keys.write(ring.path)
-        await bus.publish(checked(1))
-        await gather(events, 1)
-        ring.now += timedelta(seconds=5)
-        with pytest.raises(KeyRefused, match="not authorized any more"):
-            async for _ in events:
-                pass
-
-
 async def events_after(broker, ring, position):
     async with connected(broker, ring, "feedback@head") as bus, bus.subscribe(after=position) as events:
         async for batch in events:
             return batch.events
     return ()
-
-
-async def test_a_key_authorized_later_needs_no_restart(broker, ring):
-    keys = ring.admit("node9", "worker")
-    async with connected(broker, ring, "selfplay_worker@node9", keys=keys) as bus:
-        assert await bus.publish(checked(0)) >= 1
 
 
 async def test_a_refused_client_connects_once_its_key_is_authorized(broker, ring):
@@ -241,13 +211,6 @@ async def test_a_reader_asks_who_is_present(broker, ring):
             assert [one.sign for one in await reader.present()] == [sign], "a reader's own sign counts for nothing"
 
 
-async def test_no_key_publishes_the_broker_s_own_types(broker, ring):
-    async with connected(broker, ring, "feedback@head") as bus:
-        own = originate(RunConfigured(run_id="run", settings={}), event_id="own", time=START)
-        with pytest.raises(PublishRefused, match="Only the broker"):
-            await bus.publish(own)
-
-
 async def test_a_reader_subscribes_and_changes_nothing(broker, ring):
     async with connected(broker, ring, "cli@head") as bus:
         await bus.publish(checked(0))
@@ -269,24 +232,30 @@ async def test_a_hello_in_another_s_name_is_refused(broker, ring):
     assert (await refused(broker, ring, "producer")).key == "node1"
 
 
-def test_a_forged_frame_in_another_s_name_is_refused(broker, ring, journal):
+def test_forged_or_replayed_frames_have_no_effect(broker, ring, journal):
     with Raw(broker.endpoint, ring.keys("node1")) as raw:
         assert raw.hello("training@node1")[0][:1] == b"W"
         forged = frame_of([checked(0)], producer="training@node2", epoch=1, base=0)
         assert raw.say(b"F", forged)[0][:1] == b"R"
-    assert journal.head == 0
-
-
-def test_a_replayed_frame_has_no_second_effect(broker, ring, journal):
-    with Raw(broker.endpoint, ring.keys("node1")) as raw:
-        raw.hello("training@node1")
-        frame = frame_of([checked(0)], producer="training@node1", epoch=1, base=0)
+        assert journal.head == 0
+        frame = frame_of([checked(0)], producer="training@node1", epoch=1, base=1)
         first = raw.say(b"F", frame)
         assert first[0][:1] == b"A"
         assert raw.say(b"F", frame) == first
     with Raw(broker.endpoint, ring.keys("node2")) as other:
         other.hello("training@node2")
         assert other.say(b"F", frame)[0][:1] == b"R", "recorded frames cannot be replayed by another key"
+    assert journal.head == 1
+    # choose the name of a connection that belonged to another key
+    context = zmq.Context()
+    socket = context.socket(zmq.DEALER)
+    socket.setsockopt(zmq.RCVTIMEO, 10_000)
+    keyed(socket, ring.keys("node2"))
+    socket.connect(broker.endpoint)
+    socket.send_multipart([b"F", frame_of([checked(0)], producer="training@node1", epoch=1, base=0)])
+    assert socket.recv_multipart()[0] == struct.pack("<cI", b"G", 0)
+    socket.close(linger=0)
+    context.term()
     assert journal.head == 1
 
 
@@ -334,22 +303,3 @@ async def test_an_address_of_the_network_needs_keys(ring):
         assert broker.endpoint.startswith("tcp://127.0.0.1:")
     with broker_thread(MemoryJournal(), "tcp://0.0.0.0:*", access=ring.access) as broker:
         assert broker.endpoint.startswith("tcp://0.0.0.0:")
-
-
-async def test_a_connection_cannot_take_over_another_s_session(broker, ring, journal):
-    """Choose the name of a connection that belonged to another key.
-
-    Clients may choose names, but such a connection begins without a session.
-    """
-    with Raw(broker.endpoint, ring.keys("node1")) as raw:
-        raw.hello("training@node1")
-    context = zmq.Context()
-    socket = context.socket(zmq.DEALER)
-    socket.setsockopt(zmq.RCVTIMEO, 10_000)
-    keyed(socket, ring.keys("node2"))
-    socket.connect(broker.endpoint)
-    socket.send_multipart([b"F", frame_of([checked(0)], producer="training@node1", epoch=1, base=0)])
-    assert socket.recv_multipart()[0] == struct.pack("<cI", b"G", 0)
-    socket.close(linger=0)
-    context.term()
-    assert journal.head == 0

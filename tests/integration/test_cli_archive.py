@@ -153,10 +153,7 @@ def test_import_names_the_wrong_line_and_leaves_nothing(change, told, lines: lis
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_import_of_fuzzed_lines_is_refused_or_exact(data, lines: list[bytes], tmp_path_factory) -> None:
-    """Export again, which gives the same lines as the first time.
-
-    Only the order and the spaces of attributes may differ.
-    """
+    """Export again, which gives the same lines as the first time."""
     path = tmp_path_factory.mktemp("fuzzed") / "journal.sqlite"
     number = data.draw(st.integers(0, 9))
     line = bytearray(lines[number])

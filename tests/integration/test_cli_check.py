@@ -57,9 +57,6 @@ def test_check_of_a_broken_game_says_where_and_what_to_do(folder: Path) -> None:
     assert hint.startswith("    Their sum has to be 0: subtract their mean.")
     assert summary == "game sore:Sore: 1 fault found"
     assert "a game may print" in done.stderr
-
-
-def test_check_as_json_is_one_object(folder: Path) -> None:
     done = checked(folder, "sore:Sore", "--json")
     written = json.loads(done.stdout)
     assert (done.returncode, written["checked"], written["ok"]) == (2, "game sore:Sore", False)
@@ -149,10 +146,7 @@ MINE = replace(POLICY_GRADIENT, name="gagged", train="gagged:nowhere")
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder of settings that name the example's network.
-
-    Two modules beside them have a fault each.
-    """
+    """Return a folder of settings that name the example's network. Two modules beside them have a fault each."""
     for file in ("conv_network.py", "own_backend.py"):
         shutil.copy(EXAMPLES / file, tmp_path)
     shutil.copy(EXAMPLES / "conv_network.toml", tmp_path / "flyball.toml")

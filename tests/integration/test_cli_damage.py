@@ -3,16 +3,11 @@
 import json
 import re
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from commands import Flyball, refused
 from recorded_run import recording, write_journal
-
-from app.cli.group import main
-
-Flyball = Callable[..., Result]
 
 
 @pytest.fixture
@@ -20,12 +15,6 @@ def run(tmp_path: Path) -> Path:
     """Return a run folder whose journal holds the recording."""
     write_journal(tmp_path / "journal.sqlite", recording().events)
     return tmp_path
-
-
-@pytest.fixture
-def flyball(tmp_path: Path) -> Flyball:
-    """Return the command, about the run folder."""
-    return lambda *words: CliRunner().invoke(main, ["--run", str(tmp_path), *map(str, words)], prog_name="flyball")
 
 
 def spoil(run: Path, change: str) -> None:
@@ -36,17 +25,14 @@ def spoil(run: Path, change: str) -> None:
 
 def test_a_sound_journal_is_called_so(run: Path, flyball: Flyball) -> None:
     done = flyball("journal", "verify")
-    assert (done.exit_code, done.stdout) == (0, "")
-    assert "No damage" in done.stderr
+    assert (done.exit_code, done.stdout, "No damage" in done.stderr) == (0, "", True)
     assert flyball("journal", "verify", "--json").stdout == ""
 
 
 def test_backup_has_the_runs_events_and_replaces_no_file(run: Path, flyball: Flyball, tmp_path: Path) -> None:
     before, copy = flyball("tail", "--json").stdout, tmp_path / "backup.sqlite"
     assert "without damage" in flyball("journal", "backup", str(copy)).stderr
-    refused = flyball("journal", "backup", str(copy))
-    assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "is there already" in refused.stderr
+    refused(flyball("journal", "backup", str(copy)), 1, "is there already")
     copy.replace(run / "journal.sqlite")
     assert before
     assert flyball("tail", "--json").stdout == before
@@ -76,13 +62,9 @@ def test_a_journal_whose_database_is_broken_is_damaged_too(run: Path, flyball: F
 @pytest.mark.parametrize("words", [("status",), ("replay", "--check"), ("up", "--for", "1")])
 def test_damage_is_told_at_once_with_one_exit_code(run: Path, flyball: Flyball, words: tuple[str, ...]) -> None:
     spoil(run, "UPDATE frames SET bodies = x'00' WHERE first = 1")
-    spoiled = flyball(*words)
-    assert (spoiled.exit_code, spoiled.stdout) == (1, "")
-    assert "Damaged journal: its length is wrong in the record at position 1." in spoiled.stderr
+    refused(flyball(*words), 1, "Damaged journal: its length is wrong in the record at position 1.")
     (run / "journal.sqlite").write_bytes(bytes(range(256)) * 64)
-    junk = flyball(*words)
-    assert (junk.exit_code, junk.stdout) == (1, "")
-    assert "journal.sqlite is damaged or not a" in junk.stderr
+    refused(flyball(*words), 1, "journal.sqlite is damaged or not a")
 
 
 BESIDE = {

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from bus_rig import START, broker_daemon, checked
 from click.testing import CliRunner, Result
+from commands import refused
 
 from app.bus import ZmqBus
 from app.bus.ports import PublishRefused
@@ -107,16 +108,11 @@ def test_retry_publishes_refused_events_and_removes_them(run: Path, flyball: Fly
     assert [event.envelope for event in events] == [checked(0), checked(1)]
     assert done.stdout.splitlines() == [f"{event.sequence} {event.id}" for event in events]
     assert numbers(run) == [DAMAGED, SETTINGS, FAILED]
-    again = flyball("retry", REFUSED)
-    assert (again.exit_code, again.stdout) == (4, "")
-    assert "There is no dead letter 1." in again.stderr
+    refused(flyball("retry", REFUSED), 4, "There is no dead letter 1.")
 
 
 def test_retry_of_events_recorded_since_records_nothing(stopped: Path, flyball: Flyball) -> None:
-    """Retry events that have been recorded meanwhile.
-
-    Their sender published them again, or an earlier retry was killed before it removed the dead letter.
-    """
+    """Retry events that have been recorded meanwhile."""
     with closing(SqliteJournal(stopped / "journal.sqlite")) as journal:
         (dead, *_) = journal.dead_letters()
         journal.append(dead_letters=[dead])
@@ -147,9 +143,7 @@ def test_retry_of_what_must_not_be_published_changes_nothing(
 
 
 def test_discard_removes_these_and_no_others(run: Path, flyball: Flyball) -> None:
-    unknown = flyball("discard", DAMAGED, 17)
-    assert (unknown.exit_code, unknown.stdout) == (4, "")
-    assert "There is no dead letter 17." in unknown.stderr
+    refused(flyball("discard", DAMAGED, 17), 4, "There is no dead letter 17.")
     assert numbers(run) == [REFUSED, DAMAGED, SETTINGS, FAILED]
     done = flyball("discard", DAMAGED, SETTINGS, DAMAGED)
     assert done.stdout == "Discarded 2: unreadable from program@there\nDiscarded 3: RUN_CONFIGURED from program@there\n"
@@ -166,9 +160,7 @@ def test_numbers_that_are_none_are_refused_as_usage(stopped: Path, flyball: Flyb
 def test_retry_beside_a_broker_that_is_starting_is_refused(stopped: Path, flyball: Flyball) -> None:
     """Lock the journal as a broker does before it listens."""
     with closing(SqliteJournal(stopped / "journal.sqlite")):
-        refused = flyball("retry", REFUSED)
-    assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "Another process writes" in refused.stderr
+        refused(flyball("retry", REFUSED), 1, "Another process writes")
     assert numbers(stopped) == [REFUSED, DAMAGED, SETTINGS, FAILED]
 
 

@@ -146,15 +146,15 @@ def test_existing_file_is_not_overwritten_and_nothing_is_written(tmp_path: Path,
     ],
 )
 def test_arguments_that_cannot_work_are_refused(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
-    refused = init(*words, tmp_path / "run")
-    assert (refused.exit_code, why in refused.stderr) == (2, True), refused.stderr
+    error = init(*words, tmp_path / "run")
+    assert (error.exit_code, why in error.stderr) == (2, True), error.stderr
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("run", "store"), [("my run", "/srv/store"), ("run", "/srv/my store")])
 def test_folder_whose_name_units_would_split_is_refused(tmp_path: Path, run: str, store: str) -> None:
-    refused = init("--role", "head", "--head", "h", "--store", store, tmp_path / run)
-    assert (refused.exit_code, "cannot be named in service files" in refused.stderr) == (2, True)
+    error = init("--role", "head", "--head", "h", "--store", store, tmp_path / run)
+    assert (error.exit_code, "cannot be named in service files" in error.stderr) == (2, True)
     assert not any(tmp_path.iterdir())
 
 

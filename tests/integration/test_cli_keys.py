@@ -51,10 +51,7 @@ def test_keys_are_made_authorized_listed_rotated_and_revoked(tmp_path):
 
 @pytest.mark.timeout(200)
 def test_a_worker_publishes_to_a_head_with_keys(tmp_path):
-    """Use two run folders, as on two machines.
-
-    The broker listens on a network address. An operator has a key.
-    """
+    """Use two run folders, as on two machines. The broker listens on a network address. An operator has a key."""
     run, other, port = tmp_path / "run", tmp_path / "other", 20_000 + os.getpid() % 10_000
     endpoint = f"tcp://127.0.0.2:{port}"
     head = flyball(run, "keys", "new", "head", "--authorize", "head")

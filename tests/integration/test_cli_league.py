@@ -29,16 +29,13 @@ def league(run: Path, *words: str) -> Result:
     return CliRunner().invoke(main, ["--run", str(run), "league", *words], prog_name="flyball")
 
 
-def test_every_league_of_the_run_is_shown_with_its_members(run: Path) -> None:
+def test_league_shows_members_matrix_and_latest_ratings(run: Path) -> None:
     shown = league(run)
     assert shown.exit_code == 0, shown.output
     assert "tic_tac_toe_2p" in shown.stdout
     assert "connect_four_2p" in shown.stdout
     assert " bot" in shown.stdout
     assert "current" in shown.stdout
-
-
-def test_json_holds_members_matchmaking_and_the_pairwise_matrix(run: Path) -> None:
     views = json.loads(league(run, "connect_four_2p", "--json").stdout)
     assert list(views) == ["connect_four_2p"]
     view = views["connect_four_2p"]
@@ -53,10 +50,6 @@ def test_json_holds_members_matchmaking_and_the_pairwise_matrix(run: Path) -> No
             assert matrix[row][row] is None
             if matrix[row][column] is not None and row != column:
                 assert matrix[row][column] + matrix[column][row] == pytest.approx(1)
-
-
-def test_ratings_are_those_that_the_evaluator_told_last(run: Path) -> None:
-    members = json.loads(league(run, "connect_four_2p", "--json").stdout)["connect_four_2p"]["members"]
     told = {"random": 0.0}
     for event in load("recorded"):
         if event.subject == "connect_four_2p" and isinstance(event.data, EvaluationCompleted):
@@ -77,16 +70,6 @@ def test_a_league_is_drawn(run: Path, tmp_path: Path, suffix: str) -> None:
     assert path.stat().st_size > 5_000
     assert league(run, "connect_four_2p", "--plot", str(again)).exit_code == 0
     assert path.read_bytes() == again.read_bytes()
-
-
-def test_an_exported_league_is_read_back(run: Path, tmp_path: Path) -> None:
-    path = tmp_path / "league.json"
-    assert league(run, "connect_four_2p", "--export", str(path)).exit_code == 0
-    document = json.loads(path.read_bytes())
-    assert {"agents", "history", "metadata"} <= set(document)
-    members = json.loads(league(run, "connect_four_2p", "--json").stdout)["connect_four_2p"]["members"]
-    known, _ = load_league(path.read_bytes(), path.name)
-    assert {agent.id for agent in known.active} <= {member["agent"] for member in members}
 
 
 def test_where_nothing_can_be_written_the_place_is_named(run: Path, tmp_path: Path) -> None:
@@ -168,6 +151,7 @@ def test_refused_registry_is_left_unchanged_and_without_a_lock(run: Path, tmp_pa
         (["hex9_9p"], 4, "There is no configuration"),
         (["hex7_2p"], 4, "does not play hex7_2p. hint: It plays connect_four_2p, tic_tac_toe_2p."),
         (["--plot", "x.svg"], 2, "Say of which configuration"),
+        (["--audit", "20"], 2, "which configuration"),
         (["connect_four_2p", "--plot", "x.jpg"], 2, "x.jpg: end it with .svg, .png or .pdf"),
         (["connect_four_2p", "--plot", "/nowhere/x.svg"], 2, "/nowhere/x.svg cannot be written"),
     ],
@@ -191,10 +175,7 @@ def test_a_run_without_a_league_is_told_from_no_run(tmp_path: Path) -> None:
 
 
 def circle(names: list[str], games: int) -> LeagueView:
-    """Return a league of three that beat each other in a circle.
-
-    Each wins seven of ten games against the next.
-    """
+    """Return a league of three that beat each other in a circle. Each wins seven of ten games against the next."""
     won, lost = 7 * games // 10, 3 * games // 10
     pairs = zip(names, names[1:] + names[:1], strict=True)
     return LeagueView(pairs=total(of_games(one, other, won, 0, lost) for one, other in pairs))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from commands import refused
 
 import app
 from app.cli.group import main
@@ -57,16 +58,14 @@ def test_new_controller_is_a_table_of_its_own(tmp_path: Path) -> None:
 
 def test_new_never_overwrites(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("kept")
-    refused = new("network", "mine", "--folder", tmp_path)
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "mine.toml exists already" in refused.stderr
+    refused(new("network", "mine", "--folder", tmp_path), 2, "mine.toml exists already")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["kept"]
 
 
 def test_new_game_with_the_name_of_ours_is_refused(tmp_path: Path) -> None:
-    refused = new("game", "connect_four", "--folder", tmp_path)
-    assert (refused.exit_code, list(tmp_path.iterdir())) == (2, [])
-    assert "connect_four_2p is a configuration of Flyball's own" in refused.stderr
+    error = new("game", "connect_four", "--folder", tmp_path)
+    assert (error.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert "connect_four_2p is a configuration of Flyball's own" in error.stderr
     assert new("network", "connect_four", "--folder", tmp_path).exit_code == 0
 
 

@@ -5,19 +5,19 @@ import json
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bus_rig import FLYBALL, broker_daemon
-from click.testing import CliRunner, Result
+from click.testing import Result
+from commands import Flyball, refused
 from driving import KEY, NEW, OLD, promoted
 
 from app.api.runs import is_listening
 from app.bus import ZmqBus
-from app.cli.group import main
 from app.config import Deployment, RunFolder
 from app.events import Event, ModelRolledBack, Payload, encode
 from app.events.frames import DeadLetter
@@ -26,12 +26,6 @@ from daemons.run_folder import bus_endpoint
 
 PARITY = {"request_id": "r", "worker": None, "shard": "c" * 64}
 TICK = ("CLOCK_TICK", '{"period_seconds": 60}')
-Flyball = Callable[..., Result]
-
-
-@pytest.fixture
-def flyball(tmp_path: Path) -> Flyball:
-    return lambda *words: CliRunner().invoke(main, ["--run", str(tmp_path), *map(str, words)])
 
 
 @pytest.fixture
@@ -46,7 +40,9 @@ def recorded(folder: Path, source: str) -> list[Event[Any]]:
         return [event for event in history(reader) if event.source == source]
 
 
-def test_what_is_emitted_is_recorded_where_it_says(broker: Path, flyball: Flyball) -> None:
+def test_emit_records_each_id_once_and_continues_a_trace(
+    broker: Path, flyball: Flyball, monkeypatch: pytest.MonkeyPatch
+) -> None:
     result = flyball("emit", *TICK, "--count", 3)
     assert result.exit_code == 0, result.stderr
     events = recorded(broker, "cli@laptop")
@@ -55,79 +51,47 @@ def test_what_is_emitted_is_recorded_where_it_says(broker: Path, flyball: Flybal
     told = json.loads(flyball("emit", *TICK, "--json").stdout)
     assert told == {"position": events[-1].sequence + 1, "id": recorded(broker, "cli@laptop")[-1].id}
 
-
-def test_an_event_with_an_id_of_its_own_is_recorded_once(broker: Path, flyball: Flyball) -> None:
     first = flyball("emit", *TICK, "--id", "mine")
-    assert (first.exit_code, first.stdout.split()[1]) == (0, "mine")
+    position, event_id = first.stdout.split()
+    assert (first.exit_code, event_id, "recorded before" in first.stderr) == (0, "mine", False)
     again = flyball("emit", *TICK, "--id", "mine")
     assert again.stdout == first.stdout
     assert "Already recorded" in again.stderr
-    assert "recorded before" not in first.stderr
-    assert [event.id for event in recorded(broker, "cli@laptop")] == ["mine"]
+    stopped = ("DAEMON_STOPPED", '{"daemon": "a", "node": "a", "position": 9}')
+    for other in (("CLOCK_TICK", '{"period_seconds": 61}'), stopped):
+        taken = flyball("emit", *other, "--id", "mine")
+        refused(taken, 1, "The id mine is taken: CLOCK_TICK")
+        assert f"position {position}" in taken.stderr
+    assert [event.id for event in recorded(broker, "cli@laptop")[4:]] == ["mine"]
 
-
-def test_emit_continues_the_trace_of_its_caller(
-    broker: Path, flyball: Flyball, monkeypatch: pytest.MonkeyPatch
-) -> None:
     caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     flyball("emit", *TICK, "--traceparent", caller)
     monkeypatch.setenv("TRACEPARENT", caller)
     flyball("emit", *TICK)
-    assert [event.envelope.traceparent for event in recorded(broker, "cli@laptop")] == [caller] * 2
-    refused = flyball("emit", *TICK, "--traceparent", caller[:-1])
-    assert (refused.exit_code, "is no trace context" in refused.stderr) == (2, True)
-
-
-def test_emit_id_of_another_event_is_taken(broker: Path, flyball: Flyball) -> None:
-    position, _ = flyball("emit", *TICK, "--id", "mine").stdout.split()
-    stopped = ("DAEMON_STOPPED", '{"daemon": "a", "node": "a", "position": 9}')
-    for other in (("CLOCK_TICK", '{"period_seconds": 61}'), stopped):
-        taken = flyball("emit", *other, "--id", "mine")
-        assert (taken.exit_code, taken.stdout) == (1, "")
-        assert "The id mine is taken: CLOCK_TICK" in taken.stderr
-        assert f"position {position}" in taken.stderr
-    assert len(recorded(broker, "cli@laptop")) == 1
-
-
-@pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=["publish", "dry run"])
-def test_emit_settings_is_refused_as_usage(flyball: Flyball, dry: tuple[str, ...]) -> None:
-    refused = flyball("emit", "RUN_CONFIGURED", '{"run_id": "r", "settings": {}}', *dry)
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "Only the broker publishes RUN_CONFIGURED" in refused.stderr
-
-
-def test_emit_void_is_refused_as_usage(flyball: Flyball) -> None:
-    """Refuse to void the run's first settings by hand.
-
-    Without them, all events until the next start would be left out, too.
-    """
-    refused = flyball("emit", "EVENT_VOIDED", '{"position": 1, "reason": "dislike"}', "--dry-run")
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert " journal repair --void" in refused.stderr
-
-
-def test_emit_long_id_is_refused_as_usage(flyball: Flyball) -> None:
-    refused = flyball("emit", *TICK, "--id", "x" * 300)
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "The id has 300 characters; an id has 1 to 255" in refused.stderr
+    assert [event.envelope.traceparent for event in recorded(broker, "cli@laptop")[5:]] == [caller] * 2
+    refused(flyball("emit", *TICK, "--traceparent", caller[:-1]), 2, "is no trace context")
 
 
 @pytest.mark.parametrize(
-    ("payload", "data"),
+    ("words", "said"),
     [
-        ("CLOCK_TICK", '{"period_seconds": "60"}'),
-        ("PARITY_CHECKED", json.dumps(PARITY | {"checked": "3", "failures": 0})),
-        ("PARITY_CHECKED", json.dumps(PARITY | {"checked": 3, "failures": 4})),
+        (("RUN_CONFIGURED", '{"run_id": "r", "settings": {}}'), "Only the broker publishes RUN_CONFIGURED"),
+        (("RUN_CONFIGURED", '{"run_id": "r", "settings": {}}', "--dry-run"), "Only the broker publishes"),
+        (("EVENT_VOIDED", '{"position": 1, "reason": "dislike"}', "--dry-run"), " journal repair --void"),
+        (("CLOCK_TICK", '{"period_seconds": "60"}', "--dry-run"), "The data does not fit CLOCK_TICK"),
+        (("PARITY_CHECKED", json.dumps(PARITY | {"checked": "3", "failures": 0}), "--dry-run"), "does not fit PARITY"),
+        (("PARITY_CHECKED", json.dumps(PARITY | {"checked": 3, "failures": 4}), "--dry-run"), "does not fit PARITY"),
     ],
 )
-def test_emit_lax_data_is_refused(flyball: Flyball, payload: str, data: str) -> None:
-    refused = flyball("emit", payload, data, "--dry-run")
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert f"The data does not fit {payload}" in refused.stderr
+def test_emit_of_what_is_not_published_by_hand_is_refused(flyball: Flyball, words: tuple[str, ...], said: str) -> None:
+    refused(flyball("emit", *words), 2, said)
 
 
 def test_repair_lists_a_failed_event_and_voids_it(broker: Path, flyball: Flyball) -> None:
     position, event_id = flyball("emit", *TICK).stdout.split()
+    refused(flyball("journal", "repair", "--void", position, "--reason", "dislike"), 4, "")
+    assert flyball("journal", "repair", "--void", position).exit_code == 2
+    assert "No failed events" in flyball("journal", "repair").stderr
     (event,) = recorded(broker, "cli@laptop")
     bury(broker, DeadLetter(int(position), event.source, "feedback@laptop/LossWatch", "boom", encode(event.envelope)))
     (row,) = map(json.loads, flyball("journal", "repair", "--json").stdout.splitlines())
@@ -153,14 +117,6 @@ def test_repair_lists_a_failed_event_and_voids_it(broker: Path, flyball: Flyball
     assert "voided before" in again.stderr
 
 
-def test_repair_event_that_nobody_failed_at_is_kept(broker: Path, flyball: Flyball) -> None:
-    position, _ = flyball("emit", *TICK).stdout.split()
-    refused = flyball("journal", "repair", "--void", position, "--reason", "dislike")
-    assert (refused.exit_code, refused.stdout) == (4, "")
-    assert flyball("journal", "repair", "--void", position).exit_code == 2
-    assert "No failed events" in flyball("journal", "repair").stderr
-
-
 def bury(folder: Path, dead: DeadLetter) -> None:
     async def tell() -> None:
         bus = ZmqBus(bus_endpoint(RunFolder(folder), Deployment()), producer="feedback@laptop", deadline_s=20)
@@ -175,16 +131,12 @@ def test_a_rollback_from_a_model_that_is_not_current_is_refused(broker: Path, fl
         return flyball("emit", payload.event_name, payload.model_dump_json(), "--config-key", KEY, *words)
 
     back = ModelRolledBack(from_model=NEW, to_model=OLD, step=0, reason="worse")
-    early = emit(back)
-    assert (early.exit_code, early.stdout) == (2, "")
-    assert "none yet" in early.stderr
+    refused(emit(back), 2, "none yet")
     for payload in (promoted(OLD), promoted(NEW)):
         assert emit(payload).exit_code == 0
     first = emit(back, "--id", "mine")
     assert first.exit_code == 0, first.stderr
-    late = emit(back)
-    assert (late.exit_code, late.stdout) == (2, "")
-    assert f"the current model of {KEY} is {OLD}" in late.stderr
+    refused(emit(back), 2, f"the current model of {KEY} is {OLD}")
     assert emit(back, "--id", "mine").stdout == first.stdout, "it is not recorded again"
     assert [event.data for event in recorded(broker, "cli@laptop")][2:] == [back]
     newest = "d" * 64
@@ -209,7 +161,15 @@ def test_the_same_replay_is_recorded_once(broker: Path, flyball: Flyball) -> Non
     assert len(recorded(broker, "cli@laptop")) == 6
 
 
-def test_tail_follows_until_it_is_interrupted(broker: Path, flyball: Flyball) -> None:
+def test_broker_is_followed_by_tail_and_not_started_twice(broker: Path, flyball: Flyball) -> None:
+    result = flyball("up")
+    assert result.exit_code == 1
+    assert "listens at" in result.stderr
+    second = subprocess.run(
+        (*FLYBALL, "--run", str(broker), "daemon", "run", "broker"), capture_output=True, text=True, check=False
+    )
+    assert second.returncode == 1
+    assert "Another process writes" in second.stderr
     command = (*FLYBALL, "--run", str(broker), "tail", "-f", "--since", "1", "--json", "CLOCK_TICK", "RUN_CONFIGURED")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tail:
         assert tail.stdout is not None
@@ -221,17 +181,6 @@ def test_tail_follows_until_it_is_interrupted(broker: Path, flyball: Flyball) ->
         tail.send_signal(signal.SIGINT)
         assert tail.stderr.read() == ""
     assert tail.returncode == 0
-
-
-def test_a_second_run_in_the_same_folder_is_refused(broker: Path, flyball: Flyball) -> None:
-    result = flyball("up")
-    assert result.exit_code == 1
-    assert "listens at" in result.stderr
-    second = subprocess.run(
-        (*FLYBALL, "--run", str(broker), "daemon", "run", "broker"), capture_output=True, text=True, check=False
-    )
-    assert second.returncode == 1
-    assert "Another process writes" in second.stderr
 
 
 def test_a_broker_that_never_answers_is_a_timeout(tmp_path: Path, flyball: Flyball) -> None:
@@ -260,8 +209,3 @@ def test_a_daemon_without_a_broker_says_that_it_waits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("endpoint", ["ipc:///nowhere/bus.sock", "tcp://127.0.0.1:1", "tcp://[::1]:1"])
 def test_nobody_listens(endpoint: str) -> None:
     assert not is_listening(endpoint)
-
-
-def test_somebody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        assert is_listening(f"tcp://127.0.0.1:{server.getsockname()[1]}")

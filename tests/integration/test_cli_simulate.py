@@ -6,36 +6,39 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
 import psutil
 import pytest
-from click.testing import CliRunner, Result
+from commands import Flyball, refused
 
-from app.cli.group import main
 from app.cli.simulate import COLUMNS
 from app.simulation import ARMS
 
-Flyball = Callable[..., Result]
 CLUSTER = ("simulate", "--nodes", 4, "--configs", "tic_tac_toe_2p,hex7_2p")
 SMALL = (*CLUSTER, "--days", 0.25)
 PLANT = (files("app.simulation") / "plant.toml").read_text(encoding="utf-8")
 
 
-@pytest.fixture
-def flyball(tmp_path: Path) -> Flyball:
-    return lambda *words: CliRunner().invoke(main, ["--run", str(tmp_path), *map(str, words)], prog_name="flyball")
-
-
-def test_it_compares_all_controllers_with_none(flyball: Flyball) -> None:
-    done = flyball(*SMALL, "--seeds", 2)
+def test_it_compares_all_controllers_with_none_and_draws(flyball: Flyball, tmp_path: Path) -> None:
+    """With several seeds the figure shows intervals, too."""
+    figure = tmp_path / "figure.svg"
+    done = flyball(*SMALL, "--seeds", 2, "--plot", figure)
     assert done.exit_code == 0, done.stderr
     arms = [line.split()[0] for line in done.stdout.splitlines()]
     assert arms == ["arm", "all", "none"]
     assert len(done.stderr.splitlines()) == 4
+    drawn = figure.read_text(encoding="utf-8")
+    assert "strength apart from models' luck, Elo" in drawn
+    assert "gain in strength, models' luck included, Elo" in drawn
+    assert drawn.count("95%") == 2
+    assert flyball(*SMALL, "--plot", figure).exit_code == 0
+    assert figure.read_text(encoding="utf-8").count("95%") == 0
+    assert flyball(*SMALL, "--plot", tmp_path / "figure.png").exit_code == 0
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_json_holds_arms_and_runs(flyball: Flyball) -> None:
@@ -112,9 +115,9 @@ def test_the_plant_can_be_replaced(flyball: Flyball, tmp_path: Path) -> None:
 def test_plant_may_have_curves_of_any_known_configuration(flyball: Flyball, tmp_path: Path) -> None:
     """Use a configuration of the run's own that is not played."""
     (tmp_path / "own.toml").write_text(PLANT.replace("configs.hex7_2p", "configs.hex5_2p"), encoding="utf-8")
-    refused = flyball(*SMALL, "--plant", tmp_path / "own.toml")
-    assert (refused.exit_code, "'configs.hex5_2p'" in refused.stderr) == (2, True)
-    assert "Did you mean configs.hex7_2p?" in refused.stderr
+    result = flyball(*SMALL, "--plant", tmp_path / "own.toml")
+    refused(result, 2, "'configs.hex5_2p'")
+    assert "Did you mean configs.hex7_2p?" in result.stderr
     (tmp_path / "flyball.toml").write_text('[games.hex5_2p]\ngame = "hex(board_size=5)"\nplayers = 2\n')
     assert flyball(*SMALL, "--plant", tmp_path / "own.toml").exit_code == 0
 
@@ -137,48 +140,37 @@ def test_no_gain_is_less_than_nothing_by_less_than_half_an_elo(flyball: Flyball,
     assert "-0" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("suffix", ["svg", "png"])
-def test_it_draws(flyball: Flyball, tmp_path: Path, suffix: str) -> None:
-    done = flyball(*SMALL, "--plot", tmp_path / f"figure.{suffix}")
-    assert done.exit_code == 0, done.stderr
-    drawn = (tmp_path / f"figure.{suffix}").read_bytes()
-    assert drawn.startswith(b"\x89PNG") if suffix == "png" else b"<svg" in drawn
-
-
-@pytest.mark.parametrize("seeds", [1, 2])
-def test_figure_separates_strength_from_luck(flyball: Flyball, tmp_path: Path, seeds: int) -> None:
-    """With several seeds the figure shows intervals, too."""
-    flyball(*SMALL, "--seeds", seeds, "--plot", tmp_path / "figure.svg")
-    drawn = (tmp_path / "figure.svg").read_text(encoding="utf-8")
-    assert "strength apart from models' luck, Elo" in drawn
-    assert "gain in strength, models' luck included, Elo" in drawn
-    assert drawn.count("95%") == (2 if seeds > 1 else 0)
-
-
 def test_help_explains_every_column(flyball: Flyball) -> None:
     told = flyball("simulate", "--help").stdout.partition("Columns")[2]
     names = [name.replace("regressions noticed", "regressions") for name in COLUMNS if name != "arm"]
     assert all(f"\n  {name} " in told for name in names)
 
 
-def test_unfit_arguments_are_refused_before_anything_runs(flyball: Flyball, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--plant", "short.toml"), 2, "short.toml"),
+        (("--plant", "absent.toml"), 2, "There is no plant file"),
+        (("--plant", "absent.toml"), 2, "plant.toml is a start"),
+        (("--set", "feedback.stall.velocitty=3"), 2, "feedback.stall.velocity"),
+        (("--configs", "chess_2p"), 4, "chess_2p"),
+        (("--configs", "hex7_2p,hex7_2p"), 2, "A configuration is named twice"),
+        (("--configs", ""), 2, "at least one"),
+        (("--plot", "figure.bmp2"), 2, ".svg"),
+        (("--plot", "absent/figure.svg"), 2, "there is no folder"),
+        (("--plan", "--days", 1), 2, "--days does not go with --plan"),
+        (("--hours", 1), 2, "--hours needs --plan"),
+        (("--on-head", "training"), 2, "write KIND=NUMBER"),
+        (("--on-head", "trainng=1"), 2, "trainng"),
+        (("--on-head", "training=0"), 2, "No machine has a process for training"),
+    ],
+)
+def test_unfit_arguments_are_refused_before_anything_runs(
+    flyball: Flyball, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], code: int, said: str
+) -> None:
     (tmp_path / "short.toml").write_text("[time]\nrequest = -1\n", encoding="utf-8")
-    short = flyball(*SMALL, "--plant", tmp_path / "short.toml")
-    assert (short.exit_code, "short.toml" in short.stderr) == (2, True)
-    absent = flyball(*SMALL, "--plant", tmp_path / "absent.toml")
-    assert (absent.exit_code, "There is no plant file" in absent.stderr) == (2, True)
-    assert "plant.toml is a start" in absent.stderr
-    unknown = flyball(*SMALL, "--set", "feedback.stall.velocitty=3")
-    assert (unknown.exit_code, "feedback.stall.velocity" in unknown.stderr) == (2, True)
-    assert flyball("simulate", "--configs", "chess_2p").exit_code == 4
-    twice = flyball("simulate", "--configs", "hex7_2p,hex7_2p")
-    assert (twice.exit_code, "A configuration is named twice" in twice.stderr) == (2, True)
-    empty = flyball("simulate", "--configs", "")
-    assert (empty.exit_code, "at least one" in empty.stderr) == (2, True)
-    nowhere = flyball(*SMALL, "--plot", tmp_path / "figure.bmp2")
-    assert (nowhere.exit_code, ".svg" in nowhere.stderr) == (2, True)
-    no_folder = flyball(*SMALL, "--plot", tmp_path / "absent" / "figure.svg")
-    assert (no_folder.exit_code, "there is no folder" in no_folder.stderr) == (2, True)
+    monkeypatch.chdir(tmp_path)
+    refused(flyball("simulate", *words), code, said)
 
 
 PLAN = ("simulate", "--plan", "--nodes", 2, "--configs", "hex7_2p,clobber_2p", "--hours", 2)
@@ -214,18 +206,3 @@ def test_processes_on_head_and_nodes_are_those_simulated(flyball: Flyball) -> No
     words = ("--on-head", "training=3", "--on-head", "selfplay=0", "--on-nodes", "inspection=1", "--json")
     told = json.loads(flyball(*PLAN, *words).stdout)["given"]["processes"]
     assert told == {"selfplay": 2, "inspection": 3, "training": 3, "evaluation": 1, "distribution": 1}
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (("--plan", "--days", 1), "--days does not go with --plan"),
-        (("--hours", 1), "--hours needs --plan"),
-        (("--on-head", "training"), "write KIND=NUMBER"),
-        (("--on-head", "trainng=1"), "trainng"),
-        (("--on-head", "training=0"), "No machine has a process for training"),
-    ],
-)
-def test_unfit_plans_are_refused(flyball: Flyball, words: tuple[str, ...], reason: str) -> None:
-    done = flyball("simulate", *words)
-    assert (done.exit_code, reason in done.stderr) == (2, True), done.stderr

@@ -33,7 +33,7 @@ def last(name: str) -> str:
     return [event.id for event in EVENTS if event.data.event_name == name][-1]
 
 
-def test_each_field_names_the_event_that_set_it(run: Path) -> None:
+def test_state_names_the_events_that_set_fields_and_lineage(run: Path) -> None:
     done = state(run, KEY, "--json")
     assert done.exit_code == 0, done.stderr
     fields = json.loads(done.stdout)
@@ -47,33 +47,20 @@ def test_each_field_names_the_event_that_set_it(run: Path) -> None:
     assert fields["quality_score"] == {"value": None, "event": None}
     assert len(fields["elo_history"]["value"]) == 2
     assert len(fields["elo_pools"]["value"]) == 1, "two ratings within a minute are one pool"
-
-
-def test_lineage_names_the_events_that_set_it(run: Path) -> None:
-    fields = json.loads(state(run, KEY, "--json").stdout)
     assert fields["champions"]["value"] == [{"model": OLD, "step": 0, "elo": 5.0, "elo_stderr": 20.0}]
     assert fields["champions"]["event"] == fields["current_model"]["event"]
     assert fields["champions"]["event"]["id"] == last("MODEL_PROMOTED")
     for name, event in (("training", "TRAINING_COMPLETED"), ("candidate", "PROMOTION_REJECTED")):
         assert (fields[name]["value"], fields[name]["event"]["id"]) == (None, last(event))
     assert fields["distributed"] == {"value": None, "event": None}
-
-
-def test_undecided_knobs_are_not_shown_as_unknown(run: Path) -> None:
     lines = {line.split()[0]: " ".join(line.split()[1:]) for line in state(run, KEY).stdout.splitlines() if line}
     assert (lines["learning_rate"], lines["training_block"]) == ("as configured", "none")
     assert lines["quality_score"] == "unknown"
-
-
-def test_one_field_shows_the_way_to_its_trace(run: Path) -> None:
     done = state(run, KEY, "elo_current")
     assert done.exit_code == 0, done.stderr
     assert "EVALUATION_COMPLETED" in done.stdout
     assert f" trace {last('EVALUATION_COMPLETED')[:8]}" in done.stdout
     assert "No event has set it yet" in state(run, KEY, "quality_score").stdout
-
-
-def test_unknown_fields_and_configurations_are_refused(run: Path) -> None:
     assert state(run, KEY, "elo").exit_code == 4
     unknown = state(run, "no_such_2p", "elo")
     assert unknown.exit_code == 4

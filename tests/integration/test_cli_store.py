@@ -43,10 +43,7 @@ def listed(result: Result) -> set[str]:
 
 
 class Run:
-    """A run with models, a played shard, and blobs that nothing names.
-
-    One model is promoted, one is earlier.
-    """
+    """A run with models, a played shard, and blobs that nothing names. One model is promoted, one is earlier."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.store = folder, FileStore(folder / "store")
@@ -88,13 +85,13 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path)
 
 
-def test_gc_lists_what_nothing_needs_and_deletes_nothing(run):
+def test_gc_lists_and_counts_what_nothing_needs_then_deletes(run):
     before = set(run.store.keys())
     assert run.gc() == {run.garbage, run.lost_state}
     assert set(run.store.keys()) == before
-
-
-def test_gc_with_yes_deletes_and_keeps_what_is_needed(run):
+    result = flyball(run.folder, "gc")
+    assert "2 blobs that nothing needs, 7.0 kB. To delete them: flyball --run" in result.stderr
+    assert "kB  " in result.stdout
     assert run.gc("--yes") == {run.garbage, run.lost_state}
     assert set(run.store.keys()) == {run.initial, run.model, run.optimizer, run.shard}
 
@@ -148,13 +145,6 @@ def test_gc_to_a_size_deletes_no_more_than_needed(run):
     os.utime(run.store.path(run.lost_state), (ancient, ancient))
     assert run.gc("--yes", "--to-gib", str((taken - 1) / 2**30)) == {run.lost_state}
     assert run.store.has(run.garbage)
-
-
-def test_gc_counts_the_bytes(run):
-    write_journal(run.folder / "journal.sqlite", run.events.events)
-    result = flyball(run.folder, "gc")
-    assert "2 blobs that nothing needs, 7.0 kB. To delete them: flyball --run" in result.stderr
-    assert "kB  " in result.stdout
 
 
 def test_verify_names_damaged_blobs(run):

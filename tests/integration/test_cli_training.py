@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner, Result
+from click.testing import Result
+from commands import invoke, refused, told
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from terminal import on_a_terminal
 
-from app.cli.group import main
 from app.config import GAMES, SELF, NetworkSettings, SearchSettings
 from app.config.loading import BadSettings
 from app.config.pipeline_loading import LEAVES, assigned, by_key, training_settings
@@ -71,7 +71,7 @@ HEARTS = GAMES["hearts_4p"]
 
 
 def train(*words: object) -> Result:
-    return CliRunner().invoke(main, ["train", *map(str, words)], prog_name="flyball")
+    return invoke("train", *words)
 
 
 def small(folder: Path, *words: str, game: str = "tic_tac_toe_2p") -> Result:
@@ -83,12 +83,9 @@ def small(folder: Path, *words: str, game: str = "tic_tac_toe_2p") -> Result:
 def test_signal_saves_whole_iterations_and_a_report(tmp_path: Path, sent: signal.Signals, code: int) -> None:
     """Checkpoints are rare, so only the signal can have saved iterations."""
     words = [sys.executable, "-m", "app.cli", "train", "tic_tac_toe_2p", "--output", str(tmp_path / "run")]
-    many = [
-        "collection.num_iterations=100000",
-        "collection.games_per_iteration=16",
-        "training.checkpoint_frequency=1000",
-    ]
-    command = [*words, *(word for setting in many for word in ("--set", setting))]
+    many = ["collection.num_iterations=100000", "collection.games_per_iteration=16"]
+    rare = [*many, "training.checkpoint_frequency=1000"]
+    command = [*words, *(word for setting in rare for word in ("--set", setting))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         log, report = tmp_path / "run" / "training_log.csv", tmp_path / "run" / "report.md"
         while not log.exists() or len(log.read_text(encoding="utf-8").splitlines()) < 4:
@@ -106,10 +103,13 @@ def test_signal_saves_whole_iterations_and_a_report(tmp_path: Path, sent: signal
     assert stderr.endswith("It goes on by --resume.\n")
 
 
-@pytest.mark.parametrize("key", [key for key, config in GAMES.items() if config.backend != "language"])
-def test_training_evaluates_at_the_temperature_of_eval(key: str) -> None:
-    """The defaults of ``eval`` are the configuration's."""
-    assert training_settings(GAMES[key], None, {}).training.eval_temperature == GAMES[key].evaluation.temperature
+def test_training_has_the_settings_of_its_game() -> None:
+    for config in (config for config in GAMES.values() if config.backend != "language"):
+        settings = training_settings(config, None, {})
+        assert settings.training.eval_temperature == config.evaluation.temperature, "the default of `eval`"
+    clobber = GAMES["clobber_2p"]
+    assert training_settings(clobber, None, {}).ppo.gae_lambda == clobber.ppo.gae_lambda
+    assert training_settings(HEARTS, None, {}).training.eval_opponent == "heuristic"
 
 
 def test_the_document_s_own_file_is_understood(tmp_path: Path) -> None:
@@ -152,23 +152,13 @@ def test_options_on_the_command_line_override_toml(tmp_path: Path) -> None:
     assert settings.collection.initial_policy == "random"
 
 
-def test_a_game_has_settings_of_its_own() -> None:
-    assert training_settings(HEARTS, None, {}).training.eval_opponent == "heuristic"
-    four = training_settings(GAMES["clobber_2p"], None, {})
-    assert four.ppo.gae_lambda == GAMES["clobber_2p"].ppo.gae_lambda
-
-
 @pytest.mark.parametrize(
     ("name", "text", "complaint"),
     [
         ("run.toml", "[ppo]\nlerning_rate = 1\n", r"Unknown setting 'ppo.lerning_rate' in .*run.toml"),
         ("run.toml", "[ppo]\ngamma = 7\n", r"ppo.gamma \(.*run.toml\): .*less than or equal to 1, not 7"),
         ("run.yaml", "ppo:\n  gamma: hot\n", r"ppo.gamma \(.*run.yaml\): .*valid number.*'hot'"),
-        (
-            "run.toml",
-            "[ppo]\ngamma = true\n",
-            r"ppo.gamma \(.*run.toml\): .*a number, which true",
-        ),
+        ("run.toml", "[ppo]\ngamma = true\n", r"ppo.gamma \(.*run.toml\): .*a number, which true"),
         ("run.toml", "[collection.opponents]\nself = true\n", r"collection.opponents \(.*\): .*a number"),
         ("run.yaml", "ppo: [\n", r"run.yaml cannot be read"),
         ("run.yaml", "- 1\n", r"run.yaml holds no tables"),
@@ -180,27 +170,26 @@ def test_a_game_has_settings_of_its_own() -> None:
 def test_errors_name_the_key_and_the_file(tmp_path: Path, name: str, text: str, complaint: str) -> None:
     file = tmp_path / name
     file.write_text(text)
-    with pytest.raises(BadSettings, match=complaint) as refused:
+    with pytest.raises(BadSettings, match=complaint) as error:
         training_settings(HEARTS, file, {})
-    assert refused.value.hint
+    assert error.value.hint
 
 
-def test_a_run_is_trained_summed_up_and_resumed(tmp_path: Path) -> None:
+def test_run_is_trained_summed_up_and_resumed(tmp_path: Path) -> None:
     done = small(tmp_path / "run", "--json", "--seed", "3")
-    assert done.exit_code == 0, done.stderr
-    summary = json.loads(done.stdout)
+    summary = told(done)
     assert (summary["config"], summary["seed"], summary["iteration"]) == ("tic_tac_toe_2p", 3, 2)
     assert summary["final"][0]["games"] == 8
     assert "2/2  return" in done.stderr
-    again = small(tmp_path / "run")
-    assert again.exit_code == 2
-    assert "Resume it" in again.stderr
+    refused(small(tmp_path / "run"), 2, "Resume it")
     longer = train("tic_tac_toe_2p", "--output", tmp_path / "run", "--resume", "--set", "collection.num_iterations=3")
     assert longer.exit_code == 0, longer.stderr
     assert "Going on after iteration 2" in longer.stderr
-    whole = small(tmp_path / "whole", "--seed", "3", "--json", "--set", "collection.num_iterations=3")
-    state = json.loads((tmp_path / "run" / "state.json").read_text())
-    assert json.loads(whole.stdout)["model"] == state["model"]
+    rare = ("--set", "collection.num_iterations=3", "--set", "training.eval_frequency=5")
+    whole = told(small(tmp_path / "whole", "--seed", "3", "--json", *rare))
+    assert whole["model"] == json.loads((tmp_path / "run" / "state.json").read_text())["model"]
+    rows = read_log(tmp_path / "whole" / "training_log.csv")
+    assert [bool(row["eval_outcome"]) for row in rows] == [True, False, False, True], "the last is evaluated"
 
 
 def test_a_run_leaves_its_curves_its_log_and_a_report(tmp_path: Path) -> None:
@@ -217,30 +206,24 @@ def test_a_run_leaves_its_curves_its_log_and_a_report(tmp_path: Path) -> None:
     assert [point.step for point in board.Scalars("train/entropy")] == [1, 2, 3]
     bare = ("--set", "logging.tensorboard=false", "--set", 'logging.csv_log=""')
     assert small(tmp_path / "bare", *bare).exit_code == 0
-    assert sorted(path.name for path in (tmp_path / "bare").iterdir()) == [
-        ".lock",
-        "models",
-        "report.md",
-        "run.json",
-        "state.json",
-    ]
+    files = sorted(path.name for path in (tmp_path / "bare").iterdir())
+    assert files == [".lock", "models", "report.md", "run.json", "state.json"]
 
 
-def test_wandb_is_looked_for_before_a_run_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_device_or_package_is_noticed_before_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
-    refused = small(tmp_path / "run", "--set", "logging.wandb=offline")
-    assert (refused.exit_code, "flyball[wandb]" in refused.stderr) == (1, True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    refused(small(tmp_path / "run", "--set", "logging.wandb=offline"), 1, "flyball[wandb]")
+    refused(small(tmp_path / "run", "--set", "training.device=cuda"), 2, "training.device: cuda was asked for")
     assert not (tmp_path / "run").exists()
 
 
-def test_the_folder_of_a_run_stands_for_its_best_model(tmp_path: Path) -> None:
-    summary = json.loads(small(tmp_path / "run", "--json").stdout)
+def test_folder_of_a_run_stands_for_its_best_model(tmp_path: Path) -> None:
+    summary = told(small(tmp_path / "run", "--json"))
     words = ("eval", "--config", "tic_tac_toe_2p", "--games", "4", "--model")
-    told = CliRunner().invoke(main, [*words, str(tmp_path / "run"), "--config-file", str(settings_file(tmp_path))])
-    assert told.exit_code == 0, told.stderr
-    assert json.loads(told.stdout)["model"] == summary["best"]["model"]
-    nothing = CliRunner().invoke(main, [*words, str(tmp_path)])
-    assert (nothing.exit_code, "no training run" in nothing.stderr) == (2, True)
+    shown = told(invoke(*words, tmp_path / "run", "--config-file", settings_file(tmp_path)))
+    assert shown["model"] == summary["best"]["model"]
+    refused(invoke(*words, tmp_path), 2, "no training run")
 
 
 def settings_file(folder: Path) -> Path:
@@ -258,9 +241,8 @@ def test_hearts_is_trained_from_a_clone(tmp_path: Path) -> None:
 
 def test_run_with_a_clone_resumes_without_its_experience(tmp_path: Path) -> None:
     file, folder = tmp_path / "games.jsonl", tmp_path / "run"
-    words = ("experience", "export", str(file), "--game", "tic_tac_toe_2p", "--games", "8", "--model", "random")
-    written = CliRunner().invoke(main, words)
-    assert written.exit_code == 0, written.stderr
+    words = ("experience", "export", file, "--game", "tic_tac_toe_2p", "--games", "8", "--model", "random")
+    assert invoke(*words).exit_code == 0
     begun = small(folder, "--start", "bc", "--set", f'cloning.experience="{file}"')
     assert begun.exit_code == 0, begun.stderr
     file.unlink()
@@ -268,20 +250,13 @@ def test_run_with_a_clone_resumes_without_its_experience(tmp_path: Path) -> None
     assert longer.exit_code == 0, longer.stderr
 
 
-def test_the_last_iteration_is_evaluated(tmp_path: Path) -> None:
-    done = small(tmp_path, "--json", "--set", "training.eval_frequency=5")
-    assert done.exit_code == 0, done.stderr
-    rows = read_log(tmp_path / "training_log.csv")
-    assert [bool(row["eval_outcome"]) for row in rows] == [True, False, True]
-
-
 def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    refused = small(tmp_path, "--set", 'logging.csv_log="models"')
-    assert (refused.exit_code, f"{tmp_path / 'models'} cannot be" in refused.stderr) == (2, True)
+    error = small(tmp_path, "--set", 'logging.csv_log="models"')
+    assert (error.exit_code, f"{tmp_path / 'models'} cannot be" in error.stderr) == (2, True)
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "training_log.csv").write_text("anything else\n")
-    refused = small(tmp_path / "foreign")
-    assert refused.exit_code == 2
+    error = small(tmp_path / "foreign")
+    assert error.exit_code == 2
     assert not (tmp_path / "foreign" / "run.json").exists()
 
 
@@ -295,19 +270,13 @@ def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         (("hearts_4p", "--set", "network.obs_dim=3"), 2, "hearts_4p has 270"),
         (("tic_tac_toe_2p", "--set", "env.reward_mode=shaped"), 2, "rewarded at its end"),
         (("tic_tac_toe_2p", "--set", 'training.eval_opponent="heuristic"'), 2, "no bot 'heuristic'"),
-        (
-            ("hearts_4p", "--set", "collection.opponents={bob=1.0}"),
-            2,
-            "collection.opponents: hearts_4p has no bot 'bob'",
-        ),
+        (("hearts_4p", "--set", "collection.opponents={bob=1.0}"), 2, "collection.opponents: hearts_4p has no bot"),
         (("hearts_4p", "--start", "bc", "--set", "cloning.teacher=bob"), 2, "cloning.teacher: hearts_4p has no bot"),
         (("hearts_4p", "--start", "bc", "--set", "cloning.experience=no.jsonl"), 2, "no.jsonl cannot be read"),
     ],
 )
 def test_what_cannot_be_done_says_so(tmp_path: Path, words: tuple[str, ...], code: int, complaint: str) -> None:
-    refused = train(*words, "--output", tmp_path / "run")
-    assert refused.exit_code == code
-    assert complaint in refused.stderr
+    refused(train(*words, "--output", tmp_path / "run"), code, complaint)
     assert not (tmp_path / "run").exists()
 
 
@@ -319,8 +288,8 @@ def test_a_run_keeps_what_it_began_with(tmp_path: Path, change: str) -> None:
     folder = tmp_path / "run"
     assert small(folder, "--seed", "3").exit_code == 0
     before = {path: path.read_bytes() for path in folder.rglob("*.json")}
-    refused = train("tic_tac_toe_2p", "--output", folder, "--resume", "--set", change)
-    assert (refused.exit_code, change.partition("=")[0] in refused.stderr) == (2, True)
+    error = train("tic_tac_toe_2p", "--output", folder, "--resume", "--set", change)
+    assert (error.exit_code, change.partition("=")[0] in error.stderr) == (2, True)
     assert {path: path.read_bytes() for path in folder.rglob("*.json")} == before
     same = ("--resume", "--set", "network.hidden=[16]", "--set", "ppo.gamma=0.9", "--set", "network.obs_dim=27")
     assert train("tic_tac_toe_2p", "--output", folder, *same).exit_code == 0
@@ -329,32 +298,25 @@ def test_a_run_keeps_what_it_began_with(tmp_path: Path, change: str) -> None:
 def test_one_process_at_a_time_trains_in_a_folder(tmp_path: Path) -> None:
     assert small(tmp_path).exit_code == 0
     with RunPlace(tmp_path).held():
-        refused = train("tic_tac_toe_2p", "--output", tmp_path, "--resume", "--set", "collection.num_iterations=3")
-    assert (refused.exit_code, "Another process trains in" in refused.stderr) == (1, True)
+        error = train("tic_tac_toe_2p", "--output", tmp_path, "--resume", "--set", "collection.num_iterations=3")
+    assert (error.exit_code, "Another process trains in" in error.stderr) == (1, True)
     assert json.loads((tmp_path / "run.json").read_text())["settings"]["collection"]["num_iterations"] == 2
     nowhere = small(tmp_path / "run.json" / "run")
     assert (nowhere.exit_code, "cannot be written" in nowhere.stderr) == (2, True)
 
 
-def test_a_missing_device_is_noticed_before_a_run_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    refused = small(tmp_path / "run", "--set", "training.device=cuda")
-    assert (refused.exit_code, "training.device: cuda was asked for" in refused.stderr) == (2, True)
-    assert not (tmp_path / "run").exists()
+def test_unreadable_or_damaged_run_file_is_told_in_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    for make, said in ((file.mkdir, "cannot be read: Is a directory"), (damage, "is damaged or of another version")):
+        make() if make == file.mkdir else make(file)
+        done = train("hearts_4p", "--output", tmp_path, "--resume")
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 2)
+        assert f"run.json {said}" in done.stderr
 
 
-def test_a_run_file_that_cannot_be_read_is_told_in_a_line(tmp_path: Path) -> None:
-    (tmp_path / "run.json").mkdir()
-    refused = train("hearts_4p", "--output", tmp_path, "--resume")
-    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 2)
-    assert "run.json cannot be read: Is a directory" in refused.stderr
-
-
-def test_a_damaged_run_says_what_is_wrong_in_a_line(tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_text('{"config"')
-    refused = train("hearts_4p", "--output", tmp_path, "--resume")
-    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 2)
-    assert "run.json is damaged or of another version" in refused.stderr
+def damage(file: Path) -> None:
+    file.rmdir()
+    file.write_text('{"config"')
 
 
 def test_settings_are_shown_with_what_they_mean() -> None:
@@ -368,10 +330,10 @@ def test_settings_are_shown_with_what_they_mean() -> None:
 
 def test_train_refuses_other_backends_than_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLYBALL_GAMES__TIC_TAC_TOE_2P__BACKEND", "tabular_backend:TABULAR")
-    refused = train("tic_tac_toe_2p", "--output", tmp_path / "run")
-    assert refused.exit_code == 2
-    assert "policy_gradient and search only" in refused.stderr
-    assert "flyball up" in refused.stderr
+    error = train("tic_tac_toe_2p", "--output", tmp_path / "run")
+    assert error.exit_code == 2
+    assert "policy_gradient and search only" in error.stderr
+    assert "flyball up" in error.stderr
     assert small(tmp_path / "run", "--set", "backend=policy_gradient").exit_code == 0
 
 
@@ -394,19 +356,16 @@ def test_search_is_chosen_for_a_run_or_by_the_configuration(tmp_path: Path) -> N
     ("values", "complaint"),
     [
         ({"backend": "search", "ppo.gamma": 0.9}, r"ppo.gamma is a setting of backend policy_gradient"),
-        (
-            {"backend": "policy_gradient", "search.simulations": 8},
-            r"search.simulations is a setting of backend search, and this run has",
-        ),
+        ({"backend": "policy_gradient", "search.simulations": 8}, r"search.simulations is a setting of backend search"),
         ({"backend": "serch"}, r"backends policy_gradient and search only; .* 'serch'"),
         ({"backend": "search", "search.simulations": 1}, r"search.simulations.*greater than or equal to 2"),
         ({"backend": "search", "search.simulation": 8}, r"Unknown setting 'search.simulation'"),
     ],
 )
 def test_settings_of_another_backend_are_refused(values: dict[str, object], complaint: str) -> None:
-    with pytest.raises(BadSettings, match=complaint) as refused:
+    with pytest.raises(BadSettings, match=complaint) as error:
         training_settings(GAMES["connect_four_2p"], None, values)
-    assert refused.value.hint
+    assert error.value.hint
 
 
 def test_run_by_search_leaves_curves_log_and_a_model_that_plays(tmp_path: Path) -> None:
@@ -423,12 +382,11 @@ def test_run_by_search_leaves_curves_log_and_a_model_that_plays(tmp_path: Path) 
     board = EventAccumulator(str(folder / "tensorboard"))
     board.Reload()
     assert [point.step for point in board.Scalars("train/divergence")] == [1, 2, 3]
-    refused = train("tic_tac_toe_2p", "--output", folder, "--resume", "--set", "backend=policy_gradient")
-    assert (refused.exit_code, "backend is 'search', and the run has begun with it" in refused.stderr) == (2, True)
-    words = ("eval", "--config", "tic_tac_toe_2p", "--games", "4", "--config-file", str(settings_file(tmp_path)))
+    error = train("tic_tac_toe_2p", "--output", folder, "--resume", "--set", "backend=policy_gradient")
+    assert (error.exit_code, "backend is 'search', and the run has begun with it" in error.stderr) == (2, True)
+    words = ("eval", "--config", "tic_tac_toe_2p", "--games", "4", "--config-file", settings_file(tmp_path))
     for more in ((), ("--search", "4")):
-        told = CliRunner().invoke(main, [*words, "--model", str(folder), *more])
-        assert told.exit_code == 0, told.stderr
+        told(invoke(*words, "--model", folder, *more))
 
 
 def test_lines_on_a_terminal_do_not_break_the_bar(tmp_path: Path) -> None:

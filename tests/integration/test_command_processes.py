@@ -1,24 +1,11 @@
-"""Training commands die with their jobs, with all their processes.
-
-Their failures become events.
-"""
+"""Training commands die with their jobs, with all their processes. Their failures become events."""
 
 import asyncio
 from pathlib import Path
 
 import psutil
 import pytest
-from own_training import (
-    BASE,
-    GOOD,
-    OPEN,
-    TIC_TAC_TOE,
-    commanded,
-    first_model,
-    folders,
-    stored,
-    train_spec,
-)
+from own_training import BASE, GOOD, OPEN, TIC_TAC_TOE, commanded, first_model, folders, stored, train_spec
 from selfplay_rig import ignore
 from structlog.testing import capture_logs
 
@@ -71,10 +58,7 @@ async def pids_of(root: Path) -> list[int]:
 
 
 def gone(pids: list[int]) -> bool:
-    """Return whether the processes end within seconds.
-
-    Processes that have ended already count as gone.
-    """
+    """Return whether the processes end within seconds. Processes that have ended already count as gone."""
     found = [process for process in psutil.process_iter() if process.pid in pids]
     _, alive = psutil.wait_procs(found, timeout=10)
     return all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
@@ -105,10 +89,7 @@ async def test_command_dies_with_its_child_at_the_deadline(root: Path) -> None:
 
 @pytest.mark.parametrize("kind", [LocalEngine, InlineEngine])
 async def test_command_dies_when_its_job_is_cancelled(root: Path, kind: type) -> None:
-    """Let the command report again and again.
-
-    A job in a thread ends at its next report.
-    """
+    """Let the command report again and again. A job in a thread ends at its next report."""
     script = HANG.replace("time.sleep(1000)", TICKING) if kind is InlineEngine else HANG
     spec, engine = commanded(root, script), kind()
     task = asyncio.get_running_loop().create_task(engine.run(JOB, spec))
@@ -146,16 +127,11 @@ def test_children_of_an_ended_command_are_killed(root: Path) -> None:
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
-def test_folder_of_a_live_job_is_not_swept(root: Path) -> None:
+def test_folders_of_live_or_vanishing_jobs_are_not_swept(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with private_folder(root / "trainings") as mine, private_folder(root / "trainings") as other:
         assert mine.exists()
         assert other.exists()
     assert folders(root) == []
-
-
-def test_folder_that_goes_away_while_sweeping_is_ignored(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let another job remove its folder after the folders were listed."""
-    (root / "trainings").mkdir(parents=True)
     monkeypatch.setattr(Path, "iterdir", lambda folder: iter([folder / "gone"]))
     with private_folder(root / "trainings") as mine:
         assert mine.exists()

@@ -1,7 +1,4 @@
-"""Tiny comparisons on real games, repeatable apart from measured times.
-
-The real loop runs in one process.
-"""
+"""Tiny comparisons on real games, repeatable apart from measured times. The real loop runs in one process."""
 
 import json
 from itertools import count
@@ -28,10 +25,7 @@ SETTINGS = RunSettings(configs=(GAME,), selfplay_workers=("selfplay_worker@node1
 
 
 def compared(folder: Path, arm: str = "all", seconds: float = 10.0, *troubles: str) -> tuple[RunFigures, list]:
-    """Do a run; return its figures and events.
-
-    Each reading of the meter is 0.1 s later than the last.
-    """
+    """Do a run; return its figures and events. Each reading of the meter is 0.1 s later than the last."""
     task = StudyTask(
         settings=SETTINGS,
         arm=arm,

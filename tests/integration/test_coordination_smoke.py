@@ -1,7 +1,4 @@
-"""All daemons in one process close the loop, and replay agrees.
-
-They share a bus in memory.
-"""
+"""All daemons in one process close the loop, and replay agrees. They share a bus in memory."""
 
 import asyncio
 from pathlib import Path
@@ -76,24 +73,22 @@ def states():
     return {name: MemoryStateStore() for name in SPECS}
 
 
-async def test_coordination_smoke(tmp_path, states):
-    journal = MemoryJournal()
-    await turn(journal, states, tmp_path, until=2)
-    events = list(history(journal))
-
-    ready = {event.data.daemon for event in events if isinstance(event.data, DaemonReady)}
-    stopped = {event.data.daemon for event in events if isinstance(event.data, DaemonStopped)}
-    assert ready == stopped == set(SPECS)
-    for fact in (SelfplayComplete, QualityScoreUpdated, TrainingCompleted, ModelPromoted):
-        assert any(isinstance(event.data, fact) for event in events), f"no {fact.event_name}"
-
-
-@pytest.mark.parametrize("lives", [(2,), (1, 2)], ids=["at once", "stopped and started again"])
-async def test_replay_equals_live(tmp_path, states, lives):
-    journal = MemoryJournal()
+@pytest.mark.parametrize("lives", [(2,), (1, 3)], ids=["at once", "stopped and started again"])
+async def test_all_daemons_close_the_loop_and_replay_agrees(tmp_path, states, lives):
+    journal, before = MemoryJournal(), []
     for until in lives:
         await turn(journal, states, tmp_path, until=until)
-    events = list(history(journal))
+        events = list(history(journal))
+        assert events[: len(before)] == before
+        before = events
+    assert len({event.id for event in events}) == len(events)
+    for fact in (DaemonReady, DaemonStopped):
+        assert {event.data.daemon for event in events if isinstance(event.data, fact)} == set(SPECS)
+    steps = [event.data.step for event in events if isinstance(event.data, TrainingCompleted)]
+    assert steps == sorted(steps)
+    assert steps.count(0) == 1
+    for fact in (SelfplayComplete, QualityScoreUpdated, TrainingCompleted, ModelPromoted):
+        assert any(isinstance(event.data, fact) for event in events), f"no {fact.event_name}"
 
     report = replay(events)
     assert report.differing == 0
@@ -106,17 +101,3 @@ async def test_replay_equals_live(tmp_path, states, lives):
             rows = {(reducer, key): row for reducer, rows in one.tables().items() for key, row in rows.items()}
             kept = {key: row for key, row in saved.items() if key[0] != HOST and key != KNOWN_KEY}
             assert {key: row.to_json() for key, row in rows.items()} == kept
-
-
-async def test_stopped_and_started_again_it_goes_on(tmp_path, states):
-    journal = MemoryJournal()
-    await turn(journal, states, tmp_path, until=1)
-    before = list(history(journal))
-    await turn(journal, states, tmp_path, until=3)
-    events = list(history(journal))
-
-    assert events[: len(before)] == before
-    assert len({event.id for event in events}) == len(events)
-    steps = [event.data.step for event in events if isinstance(event.data, TrainingCompleted)]
-    assert steps == sorted(steps)
-    assert steps.count(0) == 1

@@ -1,7 +1,4 @@
-"""Damaged files of a daemon are set aside, and nothing is lost.
-
-An error is logged.
-"""
+"""Damaged files of a daemon are set aside, and nothing is lost. An error is logged."""
 
 from pathlib import Path
 

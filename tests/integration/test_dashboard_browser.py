@@ -63,10 +63,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @contextmanager
 def page_of(browser: Any, url: str, size: tuple[int, int] = WIDE, scheme: str = "light") -> Iterator[Any]:
-    """Open a page that must write no error to its console.
-
-    It must ask no other host for anything.
-    """
+    """Open a page that must write no error to its console. It must ask no other host for anything."""
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
@@ -157,32 +154,7 @@ def test_events_arrive_live_and_after_a_restart_once(browser, tmp_path):
     context.close()
 
 
-def test_events_are_filtered_by_keyboard(browser, recorded):
-    with page_of(browser, recorded) as page:
-        page.goto(f"{recorded}/events")
-        page.keyboard.press("/")
-        page.keyboard.type("MODEL_*")
-        page.keyboard.press("Enter")
-        page.wait_for_url("**/events?pattern=MODEL_*")
-        assert positions(page) == [8]
-        page.select_option("#kind", "request")
-        page.wait_for_url("**kind=request*")
-        assert positions(page) == []
-
-
-def test_why_is_answered_by_keyboard(browser, recorded):
-    with page_of(browser, recorded) as page:
-        page.goto(f"{recorded}/configuration/{KEY}")
-        page.focus("#why-current_model")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("dialog[open] .chain")
-        assert "MODEL_PROMOTED" in page.inner_text("dialog .chain li:first-child")
-        assert "RUN_CONFIGURED" in page.inner_text("dialog .chain li:last-child")
-        page.keyboard.press("Escape")
-        page.wait_for_selector("dialog:not([open])", state="hidden")
-
-
-def test_everything_is_reached_by_keyboard(browser, recorded):
+def test_pages_are_reached_filtered_and_explained_by_keyboard(browser, recorded):
     with page_of(browser, recorded) as page:
         page.goto(f"{recorded}/")
         page.keyboard.press("Tab")
@@ -193,6 +165,23 @@ def test_everything_is_reached_by_keyboard(browser, recorded):
             reached.add(page.evaluate("document.activeElement.getAttribute('href') ?? document.activeElement.id"))
         pages = set(page.eval_on_selector_all("nav a", "links => links.map(a => a.getAttribute('href'))"))
         assert pages | {f"/configuration/{KEY}", "theme"} <= reached
+        page.goto(f"{recorded}/events")
+        page.keyboard.press("/")
+        page.keyboard.type("MODEL_*")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/events?pattern=MODEL_*")
+        assert positions(page) == [8]
+        page.select_option("#kind", "request")
+        page.wait_for_url("**kind=request*")
+        assert positions(page) == []
+        page.goto(f"{recorded}/configuration/{KEY}")
+        page.focus("#why-current_model")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("dialog[open] .chain")
+        assert "MODEL_PROMOTED" in page.inner_text("dialog .chain li:first-child")
+        assert "RUN_CONFIGURED" in page.inner_text("dialog .chain li:last-child")
+        page.keyboard.press("Escape")
+        page.wait_for_selector("dialog:not([open])", state="hidden")
 
 
 def test_game_is_watched_by_keyboard(browser, recorded):

@@ -85,13 +85,10 @@ def test_page_comes_with_a_strict_policy(reader, path):
     assert not re.search(r"(src|href|action)=\"(?!/|#|\")", answer.text)
 
 
-def test_overview_shows_the_configuration_as_recorded(reader):
+def test_pages_show_the_configuration_values_and_events(reader):
     text = reader.get(f"/overview/card/{KEY}").text
     assert "-12</strong>" in text  # the latest rating, -12.5 Elo
     assert "PROMOTION_REJECTED" in text
-
-
-def test_every_value_names_the_event_that_set_it(reader):
     text = reader.get(f"/configuration/{KEY}").text
     row = re.search(r"<th scope=\"row\">current_model.*?</tr>", text, re.DOTALL)
     assert row
@@ -100,9 +97,6 @@ def test_every_value_names_the_event_that_set_it(reader):
     names = [event.data.event_name for event in EVENTS]
     chain = re.findall(r">([A-Z_]{6,})</a>", why)
     assert chain == [names[7], names[6], names[5], names[4], names[3], names[0]]
-
-
-def test_event_page_shows_causes_and_effects(reader):
     text = reader.get(f"/event?id={PROMOTED.id}").text
     assert "SELFPLAY_REQUESTED" in text
     assert "EVALUATION_COMPLETED" in text
@@ -120,12 +114,14 @@ def test_events_are_filtered_by_type_kind_and_configuration(reader):
     assert shown("before=4") == [3, 2, 1]
 
 
-def test_unknown_type_is_explained(reader):
+def test_unknown_types_and_stream_positions_are_explained(reader):
     answer = reader.get("/events?pattern=NOTHING_SUCH")
     assert answer.status_code == 200
     assert "NOTHING_SUCH" in answer.text
     assert 'role="alert"' in answer.text
     assert reader.get("/live?after=0&rows=1&pattern=NOTHING_SUCH").status_code == 400
+    for query in ("", "?after=-1", "?after=x", f"?after={'9' * 30}"):
+        assert reader.get(f"/live{query}").status_code == 400
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/event?id=nothing", "/configuration/chess_2p", "/actions/x/promote"])
@@ -177,20 +173,17 @@ def test_foreign_origin_is_refused(actor, origin):
 
 def test_nothing_is_written_without_the_token(actor, reader):
     own = {"origin": "http://testserver"}
+    actor.cookies.set("flyball_testserver", actor.app.state.access.session)
+    try:
+        assert actor.post(f"/actions/{KEY}/block", data={"reason": "why"}).status_code == 403, "a cookie, no origin"
+    finally:
+        actor.cookies.clear()
     for client in (actor, reader):
         for path in (f"/actions/{KEY}/block", "/actions/confirm", "/sign-out"):
             assert client.post(path, headers=own, data={"reason": "why"}).status_code == 403
     wrong = own | {"authorization": "Bearer another token than ours"}
     assert actor.post(f"/actions/{KEY}/block", headers=wrong, data={"reason": "why"}).status_code == 403
     assert not actor.app.state.pending
-
-
-def test_cookie_alone_is_not_enough_without_an_origin(actor):
-    actor.cookies.set("flyball_testserver", actor.app.state.access.session)
-    try:
-        assert actor.post(f"/actions/{KEY}/block", data={"reason": "why"}).status_code == 403
-    finally:
-        actor.cookies.clear()
 
 
 def test_signing_in_needs_the_token_and_stays_on_this_site(actor):
@@ -226,12 +219,11 @@ def test_private_dashboard_shows_nothing_without_the_token(run):
         assert client.get("/", headers={"accept": "text/html"}).headers["location"].startswith("/sign-in")
         for path in ("/live?after=0", "/logs/lines", f"/curves/ratings/{KEY}", "/event?id=x"):
             assert client.get(path).status_code == 403
-        assert client.get("/", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
-
-
-def test_taken_port_is_a_clear_error():
-    with listen(DashboardSettings(port=0)) as first, pytest.raises(AddressTaken, match="cannot listen"):
-        listen(DashboardSettings(port=first.getsockname()[1]))
+        shown = caught_up(client).get("/", headers={"authorization": f"Bearer {TOKEN}"})
+        assert (shown.status_code, f"· {run.name} ·" in shown.text) == (200, True)
+        page = client.get("/sign-in").text
+        assert run.name not in page
+        assert 'data-position="0"' in page
 
 
 def test_public_address_needs_a_token():
@@ -301,26 +293,19 @@ def test_reconnect_misses_nothing_and_repeats_nothing(tmp_path):
         assert streamed(url, "/live?after=0&rows=1", last=last[-1].id) == []
 
 
-def test_stream_sends_only_rows_that_the_filter_chooses(run):
+def test_stream_sends_chosen_rows_and_is_reset_for_another_run(run):
     with served(run) as url:
         found = streamed(url, f"/live?after=0&rows=1&kind=decision&config={KEY}", quiet_seconds=1.5)
+        assert [one.event for one in streamed(url, "/live?after=0", last=1000)] == ["reset"]
     assert [row for message in found for row in message.rows] == [8, 15]
     assert found[-1].id == 16
 
 
-def test_stream_of_another_run_is_reset(run):
-    with served(run) as url:
-        assert [one.event for one in streamed(url, "/live?after=0", last=1000)] == ["reset"]
-
-
-def test_stream_needs_a_position(reader):
-    for query in ("", "?after=-1", "?after=x", f"?after={'9' * 30}"):
-        assert reader.get(f"/live{query}").status_code == 400
-
-
-def test_up_goes_on_without_a_dashboard_if_its_port_is_taken():
+def test_taken_port_is_a_clear_error_and_up_goes_on_without():
     with listen(DashboardSettings(port=0)) as first:
         taken = DashboardSettings(port=first.getsockname()[1])
+        with pytest.raises(AddressTaken, match="cannot listen"):
+            listen(taken)
         shown, server = open_dashboard(taken, None)
     assert server is None
     assert shown.startswith("No dashboard: ")
@@ -338,14 +323,6 @@ def test_foreign_cookies_do_not_end_a_session():
     cookies = f'prefs={{"a": [1]}}; flyball_8417={access.session}'
     assert access.admits({"host": "localhost:8417", "cookie": cookies})
     assert not access.admits({"host": "localhost:8418", "cookie": cookies})
-
-
-def test_sign_in_page_tells_strangers_nothing_of_the_run(run):
-    with TestClient(dashboard_of(run, TOKEN, private=True)) as client:
-        page = caught_up(client).get("/sign-in").text
-        assert f"· {run.name} ·" in client.get("/", headers={"authorization": f"Bearer {TOKEN}"}).text
-    assert run.name not in page
-    assert 'data-position="0"' in page
 
 
 def test_line_breaks_in_data_begin_no_field():

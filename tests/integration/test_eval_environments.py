@@ -1,12 +1,9 @@
-"""``flyball eval --env``: output, refusals, and policies of other packages.
-
-Figures agree with Stable-Baselines3.
-"""
+"""``flyball eval --env``: output, refusals, and policies of other packages. Figures agree with Stable-Baselines3."""
 
 import json
 import os
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from subprocess import run
 
@@ -14,23 +11,21 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner, Result
+from commands import Flyball, invoke, refused
 from policy_files import policy_bytes
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from app.cli.group import main
 from app.gym.evaluation import evaluate_episodes, open_environments
 from app.gym.players import PolicyManifest, PolicyRequest, coded_actor, load_policy
 
-Flyball = Callable[..., Result]
 CARTPOLE = Path(__file__).parents[1] / "support" / "policies" / "cartpole.safetensors"
 
 
 @pytest.fixture
 def flyball(tmp_path: Path) -> Flyball:
-    return lambda *words: CliRunner().invoke(main, ["--run", str(tmp_path), "eval", *map(str, words)])
+    return partial(invoke, "eval", run=tmp_path)
 
 
 def linear(path: Path, weights: list[list[float]], environment: str = "CartPole-v1", codec: str | None = None) -> Path:
@@ -45,10 +40,7 @@ def linear(path: Path, weights: list[list[float]], environment: str = "CartPole-
 
 @pytest.fixture
 def weak(tmp_path: Path) -> Path:
-    """Return a policy that pushes to where the pole leans.
-
-    The pole falls after 20 to 70 steps.
-    """
+    """Return a policy that pushes to where the pole leans. The pole falls after 20 to 70 steps."""
     return linear(tmp_path / "weak.safetensors", [[0.0, 0.0, -1.0, 0.0], [0.0, 0.0, 1.0, 0.0]])
 
 
@@ -97,10 +89,7 @@ def test_a_trajectory_explains_the_summary(flyball: Flyball, weak: Path, tmp_pat
 @pytest.mark.parametrize("count", [1, 4, 7])
 @pytest.mark.parametrize("trained", [True, False])
 def test_it_agrees_with_stable_baselines3(count: int, trained: bool, weak: Path) -> None:
-    """Play the same policy in the same episodes.
-
-    SB3's environments reset in the same step, ours in the next.
-    """
+    """Play the same policy in the same episodes. SB3's environments reset in the same step, ours in the next."""
     environments = open_environments("CartPole-v1", count)
     spaces = environments.observation_space, environments.action_space
     path = CARTPOLE if trained else weak
@@ -167,6 +156,11 @@ def test_what_an_environment_prints_does_not_get_into_the_data(tmp_path: Path) -
         ),
         (("--env", "Acrobot-v1", "--model", CARTPOLE), 2, "takes 4 features; these observations have 6"),
         (("--env", "corridors:EndlessCorridor-v0", "--policy", "random"), 2, "--max-steps N"),
+        (
+            ("--env", "corridors:Corridor-v0", "--policy", "random", "--success-key", "place", "--num-envs", 2),
+            2,
+            "info['place'] is not a number",
+        ),
         (("--env", "NoSuch-v0", "--policy", "random"), 4, "NoSuch"),
         (("--env", "CartPole-v1", "--policy", "rando"), 4, "Did you mean random?"),
         (("--env", "CartPole-v1", "--policy", "random", "--device", "abacus"), 2, "cpu, cuda"),
@@ -178,9 +172,7 @@ def test_what_an_environment_prints_does_not_get_into_the_data(tmp_path: Path) -
     ],
 )
 def test_what_makes_no_sense_is_refused_with_a_reason(flyball: Flyball, words, code: int, why: str) -> None:
-    done = flyball(*words)
-    assert (done.exit_code, done.stdout) == (code, "")
-    assert why in " ".join(done.stderr.split())
+    refused(flyball(*words), code, why)
 
 
 @pytest.mark.parametrize("broken", ["made", "reset", "stepped"])
@@ -189,13 +181,6 @@ def test_environment_that_raises_is_named(flyball: Flyball, broken: str) -> None
     assert (done.exit_code, done.stdout) == (2, "")
     assert f"BrokenCorridor-{broken}-v0 raised RuntimeError: the floor gave way when {broken}." in done.stderr
     assert "corridors.py, line" in " ".join(done.stderr.split())
-
-
-def test_success_key_of_a_text_is_refused(flyball: Flyball) -> None:
-    words = ("--env", "corridors:Corridor-v0", "--policy", "random", "--success-key", "place", "--num-envs", 2)
-    done = flyball(*words)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "info['place'] is not a number" in done.stderr
 
 
 @pytest.mark.gpu
@@ -216,9 +201,7 @@ def test_a_missing_device_is_skipped_not_failed(flyball: Flyball, words, monkeyp
 
 def test_without_gymnasium_it_says_what_to_install(flyball: Flyball, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    done = flyball("--env", "CartPole-v1", "--policy", "random")
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert "pip install 'flyball[gym]'" in done.stderr
+    refused(flyball("--env", "CartPole-v1", "--policy", "random"), 1, "pip install 'flyball[gym]'")
 
 
 def test_the_random_policy_plays_any_space(flyball: Flyball) -> None:

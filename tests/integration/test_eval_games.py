@@ -1,14 +1,13 @@
 """``flyball eval --config``: a model of a run or file against others."""
 
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from commands import Flyball, invoke, refused
 from recorded_run import Recording, evidence, write_journal
 
-from app.cli.group import main
 from app.config import GAMES, RunSettings
 from app.core import Elo, ModelHash
 from app.events import CheckpointAdded, ModelPromoted, RunConfigured
@@ -17,7 +16,6 @@ from app.learning.jobs import first_model
 from app.store import FileStore, put_checkpoint
 
 KEY = "tic_tac_toe_2p"
-Flyball = Callable[..., Result]
 
 
 def stored(folder: Path, seed: int, key: str = KEY) -> ModelHash:
@@ -38,21 +36,15 @@ def models(tmp_path: Path) -> list[ModelHash]:
 
 @pytest.fixture
 def flyball(tmp_path: Path) -> Flyball:
-    return lambda *words: CliRunner().invoke(main, ["--run", str(tmp_path), "eval", *map(str, words)])
-
-
-def test_repeated_opponents_are_all_played(flyball: Flyball, models: list[ModelHash]) -> None:
-    words = ("--model", models[1][:10], "--against", "random,champion", "--against", models[2][:10], "--games", 2)
-    done = flyball("--config", KEY, *words)
-    assert done.exit_code == 0, done.stderr
-    assert [match["opponent_model"] for match in json.loads(done.stdout)["results"]] == [None, models[0], models[2]]
+    return partial(invoke, "eval", run=tmp_path)
 
 
 def test_a_model_meets_each_opponent(flyball: Flyball, models: list[ModelHash], tmp_path: Path) -> None:
     file = tmp_path / "store" / models[2][:2] / models[2][2:4] / models[2]
     assert file.is_file()
     before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
-    done = flyball("--config", KEY, "--model", models[1][:10], "--against", f"random,champion,{file}", "--games", 40)
+    done = flyball("--config", KEY, "--model", models[1][:10], "--against", "random,champion", "--against", file,
+                   "--games", 40)  # fmt: skip
     assert done.exit_code == 0, done.stderr
     assert len(done.stdout.splitlines()) == 1
     told = json.loads(done.stdout)
@@ -67,8 +59,12 @@ def test_a_model_meets_each_opponent(flyball: Flyball, models: list[ModelHash], 
     ]
 
 
-def test_the_current_model_is_meant_unless_another_is_named(flyball: Flyball, models: list[ModelHash]) -> None:
+def test_current_model_is_meant_and_does_not_meet_itself(flyball: Flyball, models: list[ModelHash]) -> None:
     assert json.loads(flyball("--config", KEY, "--games", 2).stdout)["model"] == models[0]
+    done = flyball("--config", KEY, "--against", f"champion,random,{models[0]}", "--games", 2)
+    assert done.exit_code == 0, done.stderr
+    assert [match["opponent"] for match in json.loads(done.stdout)["results"]] == ["random"]
+    assert done.stderr.count("is the model itself, and is not played") == 2
 
 
 def test_same_arguments_write_the_same_bytes_with_any_workers(flyball: Flyball, models: list[ModelHash]) -> None:
@@ -179,9 +175,7 @@ def test_drawn_members_are_the_same_for_a_seed(flyball: Flyball, league) -> None
 def test_what_makes_no_sense_is_refused_with_a_reason(
     flyball: Flyball, models: list[ModelHash], words, code: int, why: str
 ) -> None:
-    done = flyball("--config", KEY, *words)
-    assert (done.exit_code, done.stdout) == (code, "")
-    assert why in " ".join(done.stderr.split())
+    refused(flyball("--config", KEY, *words), code, why)
 
 
 @pytest.mark.parametrize(
@@ -218,13 +212,6 @@ def test_a_model_of_hearts_plays_games_of_any_number_of_hands(flyball: Flyball, 
     assert done.exit_code == 0, done.stderr
     done = flyball("--config", "other_4p", "--model", model, "--games", 4)
     assert (done.exit_code, "was trained for hearts_4p" in done.stderr) == (2, True)
-
-
-def test_the_model_itself_is_left_out_beside_others(flyball: Flyball, models: list[ModelHash]) -> None:
-    done = flyball("--config", KEY, "--against", f"champion,random,{models[0]}", "--games", 2)
-    assert done.exit_code == 0, done.stderr
-    assert [match["opponent"] for match in json.loads(done.stdout)["results"]] == ["random"]
-    assert done.stderr.count("is the model itself, and is not played") == 2
 
 
 def test_what_the_workers_would_refuse_is_refused_before(flyball: Flyball, models, tmp_path: Path) -> None:

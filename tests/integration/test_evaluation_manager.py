@@ -1,17 +1,15 @@
 """EvaluationManager on real processes that die, hang or are cancelled."""
 
 import asyncio
-import hashlib
 from pathlib import Path
 
 import psutil
 import pytest
 import pytest_asyncio
-import torch
 
 from app.config import GAMES
 from app.core import ModelHash
-from app.engine import InlineEngine, LocalEngine
+from app.engine import LocalEngine
 from app.learning.jobs import initialise
 from app.play.gauntlet import GauntletSpec, NothingPlayed, Opponent
 from app.play.matches import EvaluationManager
@@ -98,14 +96,6 @@ async def test_killed_workers_lose_no_game_and_repeat_none(store, engine, times)
     assert result.results == undisturbed.results
 
 
-async def test_gauntlet_gives_the_same_games_on_any_processes(store, engine) -> None:
-    spec = gauntlet(store)
-    inline = InlineEngine()
-    alone = await EvaluationManager(inline).evaluate(spec)
-    await inline.close()
-    assert (await EvaluationManager(engine).evaluate(spec)).results == alone.results
-
-
 async def test_progress_is_told_batch_by_batch(store, engine) -> None:
     heard: list[dict] = []
     await EvaluationManager(engine).evaluate(gauntlet(store), heard.append)
@@ -114,10 +104,7 @@ async def test_progress_is_told_batch_by_batch(store, engine) -> None:
 
 
 async def test_batches_that_hang_are_written_off(store) -> None:
-    """Set a deadline far below the start of a process.
-
-    So every batch is too slow.
-    """
+    """Set a deadline far below the start of a process. So every batch is too slow."""
     starting = LocalEngine(workers=2)
     with pytest.raises(NothingPlayed, match="not done within"):
         await EvaluationManager(starting).evaluate(gauntlet(store, games=20, batch_seconds=0.01))
@@ -144,23 +131,3 @@ async def test_cancelling_stops_the_games(store, engine) -> None:
         task.cancel()
     assert task.cancelled()
     assert (await manager.evaluate(gauntlet(store, games=20))).lost_games == 0
-
-
-async def test_training_is_untouched_by_evaluation(store) -> None:
-    """Evaluate beside a module in training, whose mode must stay.
-
-    Evaluation has no access to that module.
-    """
-    spec = gauntlet(store)
-    files = {path: hashlib.sha256(path.read_bytes()).digest() for path in store.rglob("*") if path.is_file()}
-    network = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5).eval())
-    before = [parameter.clone() for parameter in network.parameters()]
-    torch_state = torch.get_rng_state()
-    engine = InlineEngine()  # in this very process
-    await EvaluationManager(engine).evaluate(spec)
-    await engine.close()
-    assert network.training
-    assert not network[1].training
-    assert all(torch.equal(a, b) for a, b in zip(before, network.parameters(), strict=True))
-    assert torch.equal(torch_state, torch.get_rng_state())
-    assert files == {path: hashlib.sha256(path.read_bytes()).digest() for path in store.rglob("*") if path.is_file()}

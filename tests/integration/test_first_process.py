@@ -32,16 +32,13 @@ time.sleep(60)
 """
 
 
-def test_first_process_reaps_orphans() -> None:
-    assert contained("-c", BEGIN + "continue_as_child()" + REAPED).returncode == 0
-
-
-def test_first_process_forwards_signals_and_exit_codes() -> None:
-    assert contained("-c", BEGIN + "continue_as_child()" + SIGNALLED).returncode == 7
-
-
-def test_first_process_ends_as_a_killed_command_does() -> None:
-    assert contained("-c", BEGIN + "continue_as_child()\nos.kill(os.getpid(), signal.SIGKILL)").returncode == 137
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [(REAPED, 0), (SIGNALLED, 7), ("os.kill(os.getpid(), signal.SIGKILL)", 137)],
+    ids=["reaps orphans", "forwards signals", "ends as a killed command does"],
+)
+def test_first_process_reaps_forwards_and_ends_as_its_command(program: str, code: int) -> None:
+    assert contained("-c", f"{BEGIN}continue_as_child()\n{program}").returncode == code
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--version"], 0), (["nonsense"], 2)])

@@ -45,13 +45,10 @@ def flyball(folder: Path) -> Flyball:
     return lambda *words: CliRunner().invoke(main, ["--run", str(folder), *map(str, words)])
 
 
-def test_example_settings_are_playable(folder: Path) -> None:
+def test_example_is_sound_and_its_settings_are_playable(folder: Path, config: GameConfig) -> None:
     loaded = load(folder)
     check_playable(loaded.run)
     check_bots(loaded.run, loaded.folder)
-
-
-def test_check_of_the_example_finds_nothing(config: GameConfig) -> None:
     assert check_player("greedy", config) == []
     figures = measure_player("greedy", config, games=60)
     assert figures["moves_per_second"] > 100
@@ -96,12 +93,6 @@ def test_eval_plays_the_example_in_several_processes(flyball: Flyball) -> None:
     assert match["score"]["mean"] > 0.7
 
 
-def test_eval_against_an_unknown_bot_lists_those_known(flyball: Flyball) -> None:
-    refused = flyball("eval", "--config", KEY, "--model", "greedy", "--against", "gready")
-    assert refused.exit_code == 4
-    assert "Bots of tic_tac_toe_2p are random, greedy." in refused.stderr
-
-
 def test_train_clones_the_example_and_meets_it(flyball: Flyball, tmp_path: Path) -> None:
     settings = {
         "cloning.teacher": "greedy",
@@ -122,21 +113,6 @@ def test_train_clones_the_example_and_meets_it(flyball: Flyball, tmp_path: Path)
     final = {found["opponent"]: found["win_share"] for found in json.loads(done.stdout)["final"]}
     assert final.keys() == {"random", "greedy"}
     assert final["random"] > 0.6, "a clone of the example wins as it does"
-
-
-def test_train_with_an_unknown_teacher_lists_the_bots(flyball: Flyball, tmp_path: Path) -> None:
-    words = ("--start", "bc", "--set", "cloning.teacher=gready", "--output", tmp_path / "trained")
-    refused = flyball("train", KEY, *words)
-    assert "cloning.teacher: tic_tac_toe_2p has no bot 'gready'." in refused.stderr
-    assert "It has random, greedy." in refused.stderr
-
-
-def test_experience_of_the_example_is_exported(flyball: Flyball, tmp_path: Path) -> None:
-    file = tmp_path / "games.jsonl"
-    done = flyball("experience", "export", file, "--game", KEY, "--games", 5, "--model", "greedy", "--json")
-    assert done.exit_code == 0, done.stderr
-    assert json.loads(done.stdout)["player"] == "greedy"
-    assert flyball("experience", "check", file, "--game", KEY).exit_code == 0
 
 
 def test_check_player_reports_faults_and_figures(flyball: Flyball) -> None:

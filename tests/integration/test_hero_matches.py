@@ -32,10 +32,7 @@ Flyball = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a training, base model, adapters and settings.
-
-    There are two adapters of PEFT.
-    """
+    """Return a folder with a training, base model, adapters and settings. There are two adapters of PEFT."""
     home = tmp_path_factory.mktemp("home")
     training = home / "training"
     store = FileStore(training / "models")

@@ -1,7 +1,4 @@
-"""The daemon host publishes before it saves, and counts nothing twice (ADR-002).
-
-It retries lost jobs, and drains.
-"""
+"""The daemon host publishes before it saves, and counts nothing twice (ADR-002). It retries lost jobs, and drains."""
 
 import asyncio
 import socket
@@ -9,11 +6,10 @@ from typing import Any
 
 import pytest
 from driving import rated, trained
-from host_stage import KEY, MODEL, OTHER_KEY, REQUEST, RESULT, SETTINGS, WORKER, ScriptedEngine, Stage, WatchedBus
+from host_stage import MODEL, OTHER_KEY, REQUEST, RESULT, WORKER, ScriptedEngine, Stage, WatchedBus
 from structlog.testing import capture_logs
 
 from app.bus.memory import MemoryBus
-from app.controllers.fold import Fold
 from app.core import FlyballError
 from app.engine import JobFailed, WorkerLost
 from app.engine.port import DEATHS
@@ -21,19 +17,14 @@ from app.events import (
     DaemonFailed,
     DaemonReady,
     DaemonStopped,
-    Emission,
-    QualityDegraded,
-    RunConfigured,
     SelfplayComplete,
     SelfplayFailed,
     ShardRef,
-    Step,
     TrainingFailed,
     TrainingRequested,
 )
 from app.journal import history
 from app.journal.memory import MemoryStateStore
-from daemons.registry import DAEMONS
 from daemons.supervisor import Notifier
 
 
@@ -134,19 +125,21 @@ async def test_companion_that_fails_ends_the_daemon(stage):
     assert [fact.error for fact in stage.of(DaemonFailed)] == ["the port is taken"]
 
 
-async def test_a_job_that_kills_its_process_every_time_is_given_up(stage):
+@pytest.mark.parametrize(
+    ("outcome", "calls", "said"),
+    [
+        (WorkerLost("killed"), DEATHS, ""),
+        (JobFailed("f", "ValueError", "no such game", hint="Look.", trace=""), 1, "no such game"),
+        ({**RESULT, "shard": "not a hash"}, 1, "key"),
+    ],
+    ids=["kills its process every time", "raises", "has an impossible result"],
+)
+async def test_a_job_that_fails_is_a_fact_of_its_own(stage, outcome, calls, said):
     await stage.publish(REQUEST, "request")
-    engine = ScriptedEngine(WorkerLost("killed"))
+    engine = ScriptedEngine(outcome)
     (failed,) = await stage.until(SelfplayFailed, stage.host("selfplay_worker", MemoryStateStore(), engine))
-    assert (failed.request_id, engine.calls) == ("request", DEATHS)
-
-
-async def test_a_job_that_raises_is_a_fact_of_its_own_and_not_retried(stage):
-    await stage.publish(REQUEST, "request")
-    engine = ScriptedEngine(JobFailed("f", "ValueError", "no such game", hint="Look.", trace=""))
-    (failed,) = await stage.until(SelfplayFailed, stage.host("selfplay_worker", MemoryStateStore(), engine))
-    assert "no such game" in failed.error
-    assert engine.calls == 1
+    assert (failed.request_id, engine.calls) == ("request", calls)
+    assert said in failed.error
 
 
 @pytest.mark.parametrize(
@@ -211,23 +204,6 @@ async def test_only_after_catching_up_it_is_ready_and_runs_jobs(stage):
     assert engine.calls == 0
 
 
-async def test_undeclared_emission_is_a_failure_of_its_reducer(record):
-    class Chatty(DAEMONS["model_lifecycle"].controllers[0]):  # type: ignore[misc]
-        reads = frozenset({QualityDegraded})
-        emits = frozenset()
-
-        def step(self, rows: Any, event: Any, states: Any) -> Any:
-            return Step(emissions=(Emission(event.data),))
-
-    fold = Fold((Chatty,))
-    fold.feed([record(RunConfigured(run_id="r", settings=SETTINGS.model_dump(mode="json")))])
-    data = QualityDegraded(request_id="r", worker=WORKER, shard="c" * 64, reason="x")
-    (failure,) = fold.feed([record(data, KEY)]).failures
-    assert failure.by == Chatty.name
-    assert "UndeclaredEmission" in failure.error
-    assert "QUALITY_DEGRADED" in failure.error
-
-
 class DeafBus(MemoryBus):
     """A bus whose broker may go: then no event is acknowledged."""
 
@@ -284,10 +260,7 @@ async def test_without_a_broker_it_stops_all_the_same(when):
 
 
 async def test_host_without_its_state_publishes_no_recorded_event():
-    """Guarantee: decisions are recorded exactly once.
-
-    This does not depend on how many ids the broker remembers.
-    """
+    """Guarantee: decisions are recorded exactly once. This does not depend on how many ids the broker remembers."""
     stage = Stage()
     await stage.configure()
     await stage.beats(stage.host("training_trigger", MemoryStateStore()))
@@ -371,19 +344,8 @@ async def _hear(systemd: socket.socket, state: bytes) -> bytes:
     return heard
 
 
-async def test_host_job_with_an_impossible_result_is_a_failure(stage):
-    await stage.publish(REQUEST, "request")
-    engine = ScriptedEngine({**RESULT, "shard": "not a hash"})
-    (failed,) = await stage.until(SelfplayFailed, stage.host("selfplay_worker", MemoryStateStore(), engine))
-    assert "key" in failed.error
-    assert engine.calls == 1
-
-
 async def test_host_job_with_impossible_progress_is_a_failure(stage):
-    """Report losses beyond all bounds, which must not stop the training daemon.
-
-    Such losses are finite, so they count as no divergence.
-    """
+    """Report losses beyond all bounds, which must not stop the training daemon."""
     request = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=0.1, epochs=1)
     await stage.publish(request, "request")
     engine = TalkativeEngine(value_loss=1e30)
@@ -405,10 +367,7 @@ class MuteEngine(ScriptedEngine):
 
 
 async def test_daemon_shows_life_while_its_cluster_does_not_answer(stage):
-    """Show life without an answer.
-
-    Otherwise a restart of the cluster's head would lose the daemon and cancel its running jobs.
-    """
+    """Show life without an answer."""
     engine = MuteEngine(RESULT)
     signs = await stage.beats(stage.host("selfplay_worker", MemoryStateStore(), engine), count=5)
     assert engine.asked == 2

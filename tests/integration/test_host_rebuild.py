@@ -103,10 +103,7 @@ class Talkative(TrainingTrigger):
 
 @pytest.mark.parametrize("lost", [False, True], ids=["of another version", "lost"])
 async def test_a_rebuild_drops_what_was_decided_otherwise(lost, stage, monkeypatch, capsys):
-    """Rebuild with a version that decides otherwise.
-
-    Recorded decisions stay, and no row waits for the answer to an unpublished request.
-    """
+    """Rebuild with a version that decides otherwise."""
     states = MemoryStateStore()
     await stage.until(DaemonReady, stage.host("training_trigger", states))
     if lost:
@@ -154,10 +151,7 @@ class Systemd(Notifier):
 
 
 async def test_a_killed_rebuild_goes_on_where_it_was(stage, capsys):
-    """Kill a rebuild, whose progress is saved beside the old rows.
-
-    The old rows stay until the rebuild has caught up.
-    """
+    """Kill a rebuild, whose progress is saved beside the old rows."""
     states, systemd = MemoryStateStore(), Systemd()
     for number in range(8):
         await stage.publish(trained(), f"training {number}")
@@ -193,10 +187,7 @@ class Counts(Row, frozen=True):
 
 
 class Picky:
-    """A reducer that remembers positions.
-
-    It fails at the shard of zeros while ``picky``.
-    """
+    """A reducer that remembers positions. It fails at the shard of zeros while ``picky``."""
 
     name, row, picky = "Picky", Counts, True
     reads, emits = frozenset({QualityDegraded}), frozenset()
@@ -308,10 +299,7 @@ class BlockedBus(MemoryBus):
 
 
 async def test_host_killed_while_it_buries_folds_nothing_twice():
-    """Kill the host while it keeps a dead letter.
-
-    Each sign of life comes with a save. A save must contain rows and the cursor that belongs to them.
-    """
+    """Kill the host while it keeps a dead letter. Each sign of life comes with a save."""
     stage, states = Stage(), MemoryStateStore()
     await stage.configure()
     await stage.until(DaemonReady, stage.host(PICKY, states))
@@ -342,10 +330,7 @@ class SlowableBus(SlowBus):
 
 
 async def test_host_killed_after_a_void_keeps_rows_with_their_cursor():
-    """Kill the host during the rebuild after a void.
-
-    The old rows stay with the cursor of their last save, until the rebuild replaces them.
-    """
+    """Kill the host during the rebuild after a void."""
     stage, states = Stage(), MemoryStateStore()
     await stage.configure()
     stage.bus = bus = SlowableBus(stage.journal, stage.clock, producer="broker@laptop")

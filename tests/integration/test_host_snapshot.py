@@ -1,7 +1,4 @@
-"""Daemons without state begin at a snapshot (ADR-045).
-
-The result equals a fold of the whole journal.
-"""
+"""Daemons without state begin at a snapshot (ADR-045). The result equals a fold of the whole journal."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -42,10 +39,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteJ
 
 
 class LaterStage(Stage):
-    """A stage that looks only at events recorded since it began.
-
-    Reading a long history would take a while.
-    """
+    """A stage that looks only at events recorded since it began. Reading a long history would take a while."""
 
     def __init__(self, journal: SqliteJournal) -> None:
         super().__init__()
@@ -124,10 +118,7 @@ async def test_snapshot_with_an_event_voided_since_is_not_used(journal: SqliteJo
 
 
 def test_selfplay_rows_serve_every_node(journal: SqliteJournal) -> None:
-    """Fold the rows of two nodes and of a new one.
-
-    A worker that lost its state finds its requests among all rows; a new node has no requests.
-    """
+    """Fold the rows of two nodes and of a new one."""
     from functools import partial
 
     requests = {event.data.worker for event in history(journal, types={SelfplayRequested})}

@@ -53,22 +53,14 @@ def waits_for(process: Popen[str], holder: Popen[str]) -> None:
     assert " has it since 20" in line
 
 
-def test_second_process_of_a_name_waits_for_the_first_s_death(tmp_path: Path) -> None:
-    """Break a connection to free its name, as the broker is patient."""
+@pytest.mark.parametrize("end", [Popen.kill, Popen.terminate])
+def test_second_process_of_a_name_waits_for_the_first_s_end(tmp_path: Path, end: Any) -> None:
+    """A broken connection frees a name, as the broker is patient."""
     with broker(MemoryJournal(), tmp_path, PATIENT), living(tmp_path) as first:
         expect(first, "ready")
         with living(tmp_path) as second:
             waits_for(second, first)
-            first.kill()
-            expect(second, "ready")
-
-
-def test_second_process_of_a_name_waits_until_the_first_stops(tmp_path: Path) -> None:
-    with broker(MemoryJournal(), tmp_path, PATIENT), living(tmp_path) as first:
-        expect(first, "ready")
-        with living(tmp_path) as second:
-            waits_for(second, first)
-            first.terminate()
+            end(first)
             expect(second, "ready")
 
 

@@ -3,18 +3,15 @@
 A chi-squared test shows it for a simulated run with the real controllers.
 """
 
-from collections.abc import Iterable, Iterator
 from functools import cache
-from itertools import count
 
 import pytest
-from msgspec.structs import replace
 from sampled_opponents import CRITICAL, compared, draws_of
 from simulated_settings import simulated_settings
 
 from app.config import GAMES, AdmissionSettings, LeagueSettings
 from app.core import ConfigKey
-from app.events import Event, OpponentSampled, Payload, SelfplayComplete, SelfplayRequested
+from app.events import Event, Payload, SelfplayComplete, SelfplayRequested
 from app.simulation import ALL, ARMS, Simulation, load_plant
 
 KEYS = ("tic_tac_toe_2p", "connect_four_2p", "oh_hell_3p")
@@ -44,24 +41,6 @@ def test_a_league_of_many_was_met():
     assert len(draws) > 1500
     assert len({agent for _, (_, agent) in draws}) > 20
     assert {category for _, (category, _) in draws} >= {"mirror", "peers", "baselines"}
-
-
-def test_a_comparison_finds_draws_that_were_kept_back():
-    statistic, freedom = compared(_without_every_second_peer(events()))["categories"]
-    assert statistic > CRITICAL[freedom]
-
-
-def _without_every_second_peer(recorded: Iterable[Event[Payload]]) -> Iterator[Event[Payload]]:
-    """Iterate over events; every second peer that was drawn is left out."""
-    met = count()
-    for event in recorded:
-        if not isinstance(event.data, OpponentSampled):
-            yield event
-            continue
-        kept = tuple(draw for draw in event.data.opponents if draw.category != "peers" or next(met) % 2)
-        fewer = event.data.replace(opponents=kept)
-        envelope = replace(event.envelope, data=fewer)
-        yield Event(envelope, event.sequence, event.recorded_us, event.source)
 
 
 def test_games_against_others_give_rows_of_hero_seats_only():

@@ -54,7 +54,7 @@ async def test_history_without_the_known_record_is_refused(tmp_path, events):
     assert outbox.load(), "what was not sent is kept"
 
 
-async def test_history_with_the_known_record_is_followed(tmp_path):
+async def test_history_with_the_known_record_or_position_is_followed(tmp_path):
     journal = MemoryJournal()
     known = await publish(journal, tmp_path, "a", 5)
     await publish(journal, tmp_path, "b", 3)
@@ -62,10 +62,6 @@ async def test_history_with_the_known_record_is_followed(tmp_path):
         bus = ZmqBus(address(tmp_path), producer="follower", known=known)
         assert await bus.publish(checked(0, who="follower")) == 9
         await bus.close()
-
-
-async def test_position_beyond_the_end_is_refused_before_a_publish(tmp_path):
-    """State of an earlier version knows positions only."""
     journal = MemoryJournal()
     with broker_thread(journal, address(tmp_path)):
         bus = ZmqBus(address(tmp_path), producer="follower", known=KnownRecord(3, 0))
@@ -81,10 +77,7 @@ async def test_position_beyond_the_end_is_refused_before_a_publish(tmp_path):
 
 
 async def test_journal_exchanged_under_a_client_ends_its_reading(tmp_path):
-    """Exchange the journal while a client is connected.
-
-    Its next events are not mixed into the other history.
-    """
+    """Exchange the journal while a client is connected. Its next events are not mixed into the other history."""
     first, second = MemoryJournal(), MemoryJournal()
     await publish(second, tmp_path, "restored", 9)
     bus = ZmqBus(address(tmp_path), producer="follower")
@@ -133,10 +126,7 @@ def run_feedback(folder: RunFolder) -> int:
 
 
 def test_restored_backup_beside_newer_state_is_rebuilt(tmp_path):
-    """Restore an older journal under a stopped run.
-
-    A daemon's newer state and unsent events are set aside, and rebuilt from the journal.
-    """
+    """Restore an older journal under a stopped run."""
     folder = RunFolder(tmp_path)
     with broker_daemon(tmp_path):
         assert run_feedback(folder) == 0

@@ -1,7 +1,4 @@
-"""Commands outside a loop find a game beside the settings.
-
-The processes that play for them find it, too.
-"""
+"""Commands outside a loop find a game beside the settings. The processes that play for them find it, too."""
 
 import json
 import shutil

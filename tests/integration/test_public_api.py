@@ -17,17 +17,15 @@ import numpy as np
 import pytest
 import torch
 from bus_rig import broker_daemon
-from click.testing import CliRunner
+from commands import invoke, told
 from recorded_run import KEY, NEW, OLD, Recording, evidence, recording, write_journal
 
 import flyball
-from app.cli.group import main
-from app.config import NetworkSettings
-from app.core import Elo, ModelHash, NetworkShape
+from app.core import Elo, ModelHash
 from app.events import ModelPromoted, RunConfigured
 from app.games import open_table
-from app.learning.network import init_policy, parameters_to_bytes
-from app.store import Manifest, put_checkpoint
+from app.learning.jobs import first_model
+from app.store import put_checkpoint
 
 BRIEF = {
     "collection": {"num_iterations": 1, "games_per_iteration": 16},
@@ -36,6 +34,7 @@ BRIEF = {
     "training.eval_games": 8,
 }
 EXAMPLES = [name for name in flyball.__all__ if ">>>" in (getattr(flyball, name).__doc__ or "")]
+SOLVED = "connect_four_2p"
 ROLLBACK = {"model": NEW, "reason": "odd play"}
 
 
@@ -67,9 +66,8 @@ def test_docstring_example_runs(
         (tmp_path / "trained").symlink_to(trained.output)
     (tmp_path / "run").mkdir()
     write_journal(tmp_path / "run" / "journal.sqlite", recording().events)
-    (example,) = doctest.DocTestFinder(recurse=False).find(
-        getattr(flyball, name), name, globs={"flyball": flyball, "np": np}
-    )
+    finder, names = doctest.DocTestFinder(recurse=False), {"flyball": flyball, "np": np}
+    (example,) = finder.find(getattr(flyball, name), name, globs=names)
     assert example.examples
     results = doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF).run(example)
     assert results.failed == 0
@@ -91,20 +89,10 @@ def test_page_of_the_api_shows_code_that_runs(tmp_path: Path, monkeypatch: pytes
 
 
 def test_train_gives_what_the_command_gives(trained: flyball.TrainingResult, tmp_path: Path) -> None:
-    sets = [
-        word
-        for key, value in {
-            "collection.num_iterations": 1,
-            "collection.games_per_iteration": 16,
-            "network.hidden": "[16]",
-            "training.final_games": 8,
-            "training.eval_games": 8,
-        }.items()
-        for word in ("--set", f"{key}={value}")
-    ]
-    words = ["train", KEY, "--output", str(tmp_path / "other"), "--seed", "3", "--json", *sets]
-    done = CliRunner().invoke(main, words)
-    assert json.loads(done.stdout) == trained.json()
+    values = {"collection.num_iterations": 1, "collection.games_per_iteration": 16, "network.hidden": [16]}
+    values |= {"training.final_games": 8, "training.eval_games": 8}
+    sets = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+    assert told(invoke("train", KEY, "--output", tmp_path / "other", "--seed", 3, "--json", *sets)) == trained.json()
     assert trained.model == trained.state.best.model
     assert trained.policy.is_file()
     assert trained.scores == {found.opponent: found.outcome for found in trained.final}
@@ -115,27 +103,53 @@ def test_train_gives_what_the_command_gives(trained: flyball.TrainingResult, tmp
     ("call", "words"),
     [
         (lambda: flyball.train(KEY, seed=-1), "seed is -1"),
+        (lambda: flyball.train("tic_tac_to_2p"), "Did you mean tic_tac_toe_2p"),
+        (lambda: flyball.train(KEY, {"ppo.gama": 0.9}), r"'ppo.gama'\. Did you mean ppo.gamma"),
+        (lambda: flyball.train(KEY, {"ppo": {"gamma": 2}}), r"ppo.gamma: Input"),
+        (lambda: flyball.train(flyball.GAMES[KEY].replace(backend="language"), {}), "flyball up"),
+        (lambda: flyball.train(KEY, resume=True), ""),
+        (lambda: flyball.train(KEY, settings_file="none.toml"), ""),
+        (lambda: flyball.train(KEY, config_file="none.toml"), ""),
         (lambda: flyball.check_game(KEY, games=1), "games is 1"),
         (lambda: flyball.check_game(KEY, seed=-1), "seed is -1"),
         (lambda: flyball.load_policy("current", precision="float16"), "precision is 'float16'"),
         (lambda: flyball.load_policy("current", seed=2**63), "seed is 9223372036854775808"),
+        (lambda: flyball.load_policy("."), ""),
+        (lambda: flyball.connect("nowhere"), "There is no run in"),
+        (lambda: flyball.evaluate("random"), "Name the configuration"),
+        (lambda: flyball.evaluate("current"), ""),
+        (lambda: flyball.evaluate("current", KEY), ""),
+        (lambda: flyball.evaluate("random", KEY, against="nobody"), ""),
+        (lambda: flyball.evaluate("random", SOLVED, device="tpu"), "no device 'tpu'"),
+        (lambda: flyball.evaluate("heuristic", SOLVED, against=[]), r"against is \[\]"),
+        (lambda: flyball.evaluate("heuristic", SOLVED, games=0), "games is 0: .* greater than or equal to 1"),
+        (lambda: flyball.evaluate("heuristic", SOLVED, workers=0), "workers is 0"),
+        (lambda: flyball.evaluate("heuristic", SOLVED, seed=-1), "seed is -1"),
+        (lambda: flyball.evaluate("heuristic", SOLVED, temperature=float("nan")), "temperature is nan"),
+        (lambda: flyball.evaluate("heuristic", SOLVED, precision="float16"), "precision is 'float16'"),
         (lambda: flyball.simulate(["hex7_2p"], nodes=0), "nodes is 0"),
         (lambda: flyball.simulate(["hex7_2p"], days=0), "days is 0"),
         (lambda: flyball.simulate(["hex7_2p"], seeds=0), r"seeds is range\(0, 0\)"),
         (lambda: flyball.simulate(["hex7_2p"], seeds=[-1]), r"seeds is \[-1\]"),
         (lambda: flyball.simulate(["hex7_2p"], jobs=0), "jobs is 0"),
+        (lambda: flyball.simulate(["hex7_2p", "hex7_2p"]), "named twice"),
+        (lambda: flyball.simulate(settings={"feedback.x": 1}), ""),
+        (lambda: flyball.simulate(plant="none.toml"), ""),
     ],
 )
-def test_function_refuses_what_its_command_refuses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call, words: str
+def test_function_refuses_as_its_command_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[], object], words: str
 ) -> None:
+    """The errors name no options, and nothing is written."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(flyball.FlyballError, match=words):
+    with pytest.raises(flyball.FlyballError, match=words or None) as refused:
         call()
+    said = str(refused.value)
+    assert not re.search(r"--(set|run|config|config-file|resume|output|plant)\b|command line", said), said
     assert not list(tmp_path.iterdir())
 
 
-def test_train_keeps_the_number_of_threads(tmp_path: Path) -> None:
+def test_train_resumes_and_keeps_the_number_of_threads(tmp_path: Path) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -143,49 +157,26 @@ def test_train_keeps_the_number_of_threads(tmp_path: Path) -> None:
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-
-
-def test_train_resumes_and_says_its_progress(tmp_path: Path) -> None:
-    flyball.train(KEY, BRIEF, output=tmp_path / "run")
     lines: list[str] = []
-    longer = flyball.train(
-        KEY, {"collection.num_iterations": 2}, output=tmp_path / "run", resume=True, progress=lines.append
-    )
+    more = {"collection.num_iterations": 2}
+    longer = flyball.train(KEY, more, output=tmp_path / "run", resume=True, progress=lines.append)
     assert longer.state.iteration == 2
     assert "Going on after iteration 1." in lines
     assert sum(line.startswith("2/2") for line in lines) == 1
 
 
-@pytest.mark.parametrize(
-    ("game", "settings", "words"),
-    [
-        ("tic_tac_to_2p", {}, "Did you mean tic_tac_toe_2p"),
-        (KEY, {"ppo.gama": 0.9}, r"'ppo.gama'\. Did you mean ppo.gamma"),
-        (KEY, {"ppo": {"gamma": 2}}, r"ppo.gamma: Input"),
-        (flyball.GAMES[KEY].replace(backend="language"), {}, "flyball up"),
-    ],
-)
-def test_train_refuses_bad_settings(tmp_path: Path, game, settings, words: str) -> None:
-    with pytest.raises(flyball.FlyballError, match=words):
-        flyball.train(game, settings, output=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_evaluate_takes_folder_file_and_export(trained: flyball.TrainingResult, tmp_path: Path) -> None:
     exported = tmp_path / "policy.npz"
-    assert CliRunner().invoke(main, ["export", str(trained.output), str(exported)]).exit_code == 0
+    assert invoke("export", trained.output, exported).exit_code == 0
     results = [flyball.evaluate(model, games=10) for model in (trained.output, trained.policy, exported)]
     assert results[0] == results[1] == results[2]
     assert (results[0].config, results[0].model) == (KEY, trained.model)
-    words = ["eval", "--config", KEY, "--model", str(exported), "--games", "10"]
-    assert json.loads(CliRunner().invoke(main, words).stdout) == results[0].model_dump(mode="json")
+    shown = told(invoke("eval", "--config", KEY, "--model", exported, "--games", 10))
+    assert shown == results[0].model_dump(mode="json")
 
 
 def test_evaluate_writes_no_log_to_stdout() -> None:
-    """Write the name of the device ``auto`` to stderr.
-
-    A program's stdout is its own.
-    """
+    """Write the name of the device ``auto`` to stderr. A program's stdout is its own."""
     program = "import flyball; flyball.evaluate('heuristic', 'connect_four_2p', games=2, device='auto')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == ""
@@ -200,47 +191,14 @@ def test_evaluate_works_inside_an_event_loop(trained: flyball.TrainingResult) ->
     assert (match.opponent, match.games) == ("random", 10)
 
 
-@pytest.mark.parametrize(
-    ("model", "options", "words"),
-    [
-        ("random", {}, "Name the configuration"),
-        ("absent.npz", {}, "model: there is no file absent.npz"),
-        ("heuristic", {"game": KEY}, "no heuristic player"),
-        ("random", {"game": KEY}, "against random is the same as model random"),
-        ("random", {"game": KEY, "against": "best:3"}, "no strategy 'best'"),
-        ("random", {"game": "connect_four_2p", "device": "tpu"}, "no device 'tpu'"),
-        ("heuristic", {"game": "connect_four_2p", "against": []}, r"against is \[\]"),
-        ("heuristic", {"game": "connect_four_2p", "games": 0}, "games is 0: .* greater than or equal to 1"),
-        ("heuristic", {"game": "connect_four_2p", "workers": 0}, "workers is 0"),
-        ("heuristic", {"game": "connect_four_2p", "seed": -1}, "seed is -1"),
-        ("heuristic", {"game": "connect_four_2p", "temperature": float("nan")}, "temperature is nan"),
-        ("heuristic", {"game": "connect_four_2p", "precision": "float16"}, "precision is 'float16'"),
-    ],
-)
-def test_evaluate_refuses_what_it_cannot_play(tmp_path: Path, model: str, options, words: str) -> None:
-    with pytest.raises(flyball.FlyballError, match=words):
-        flyball.evaluate(model, run=tmp_path, **options)
-
-
 def stored(folder: Path) -> ModelHash:
     """Store a model of tic-tac-toe in a run folder."""
-    spec, network = open_table(flyball.GAMES[KEY], 0).spec, NetworkSettings(hidden=(16,))
-    shape = NetworkShape(spec.observation_size, spec.actions)
-    manifest = Manifest(
-        config_key=KEY,
-        network=network,
-        obs_size=spec.observation_size,
-        actions=spec.actions,
-        step=0,
-        parent=None,
-        optimizer=None,
-    )
-    parameters = parameters_to_bytes(init_policy(network, shape, seed=1))
+    manifest, parameters = first_model(flyball.GAMES[KEY], open_table(flyball.GAMES[KEY], 0).spec, 1)
     return put_checkpoint(flyball.FileStore(folder / "store"), manifest, parameters, None)
 
 
 def test_load_policy_of_a_run_folder_is_its_champion(tmp_path: Path) -> None:
-    model, run = stored(tmp_path), Recording([])
+    model, run, several = stored(tmp_path), Recording([]), tmp_path / "several"
     settings = flyball.RunSettings(configs=(flyball.GAMES[KEY],))
     root = run.add(RunConfigured(run_id="1", settings=settings.model_dump(mode="json")))
     run.add(ModelPromoted(model=model, previous=None, step=0, elo=Elo(5.0), evidence=evidence(5.0)), root, KEY)
@@ -248,11 +206,9 @@ def test_load_policy_of_a_run_folder_is_its_champion(tmp_path: Path) -> None:
     assert flyball.load_policy(tmp_path).model == model
     assert flyball.load_policy(tmp_path, KEY).model == model
     assert flyball.load_policy(model[:8], run=tmp_path).game == KEY
-
-
-def test_load_policy_of_a_run_with_several_games_needs_a_name(recorded: Path) -> None:
+    write_journal(several / "journal.sqlite", recording().events)
     with pytest.raises(flyball.FlyballError, match="Name the configuration whose current model is meant"):
-        flyball.load_policy(recorded)
+        flyball.load_policy(several)
 
 
 def test_policy_acts_in_batches_and_alone(trained: flyball.TrainingResult) -> None:
@@ -270,34 +226,25 @@ def test_policy_acts_in_batches_and_alone(trained: flyball.TrainingResult) -> No
     again = flyball.load_policy(trained.policy, seed=5)
     again.act(*table.observe(games), temperature=1.0)
     assert again.act(obs, mask, temperature=1.0).tolist() == drawn.tolist()
-
-
-def test_policy_at_temperature_0_is_greedy(trained: flyball.TrainingResult) -> None:
-    policy = flyball.load_policy(trained.policy)
-    table, games = flyball.open_table(flyball.GAMES[KEY], 8), np.arange(8)
-    table.reset(games, list(range(8)))
-    obs, mask = table.observe(games)
     log_probs, values = policy.forward(obs, mask, 0)
-    assert np.exp(log_probs).tolist() == np.eye(policy.actions)[policy.act(obs, mask)].tolist()
+    assert np.exp(log_probs).tolist() == np.eye(policy.actions)[together].tolist(), "temperature 0 is greedy"
     assert values.tolist() == policy.forward(obs, mask)[1].tolist()
 
 
-@pytest.mark.parametrize("number", [np.nan, np.inf])
-def test_policy_refuses_numbers_that_are_not_finite(trained: flyball.TrainingResult, number: float) -> None:
+def test_policy_refuses_other_shapes_and_numbers(trained: flyball.TrainingResult) -> None:
     policy = flyball.load_policy(trained.policy)
-    obs, mask = np.zeros((2, policy.observation_size)), np.ones((2, policy.actions), dtype=bool)
-    obs[1, 5] = number
-    for answer in (policy.act, policy.forward):
-        with pytest.raises(flyball.FlyballError, match=f"Feature 5 of observation 1 is {number}"):
-            answer(obs, mask)
+    for shape, mask in (((3, 27), (2, 9)), ((27,), (1, 9)), ((2, 26), (2, 9)), ((2, 27), (2, 8))):
+        with pytest.raises(flyball.FlyballError, match="27 features and 9 actions"):
+            policy.act(np.zeros(shape), np.ones(mask, dtype=bool))
+    legal = np.ones((2, policy.actions), dtype=bool)
+    for number in (np.nan, np.inf):
+        obs = np.zeros((2, policy.observation_size))
+        obs[1, 5] = number
+        for answer in (policy.act, policy.forward):
+            with pytest.raises(flyball.FlyballError, match=f"Feature 5 of observation 1 is {number}"):
+                answer(obs, legal)
     with pytest.raises(flyball.FlyballError, match="temperature is -1"):
-        policy.act(obs, mask, temperature=-1)
-
-
-@pytest.mark.parametrize(("obs", "mask"), [((3, 27), (2, 9)), ((27,), (1, 9)), ((2, 26), (2, 9)), ((2, 27), (2, 8))])
-def test_policy_refuses_other_shapes(trained: flyball.TrainingResult, obs, mask) -> None:
-    with pytest.raises(flyball.FlyballError, match="27 features and 9 actions"):
-        flyball.load_policy(trained.policy).act(np.zeros(obs), np.ones(mask, dtype=bool))
+        policy.act(np.zeros(obs.shape), legal, temperature=-1)
 
 
 def test_connection_reads_journal_and_state_of_a_stopped_run(recorded: Path) -> None:
@@ -305,30 +252,26 @@ def test_connection_reads_journal_and_state_of_a_stopped_run(recorded: Path) -> 
         assert [event.sequence for event in run.journal()] == list(range(1, len(recording().events) + 1))
         (promotion,) = run.journal("MODEL_PROMOTED", config_key=KEY)
         assert promotion.data.model == OLD
-        assert [event.data.event_name for event in run.journal("TRAINING_*", last=2)] == [
-            "TRAINING_REQUESTED",
-            "TRAINING_COMPLETED",
-        ]
+        last = [event.data.event_name for event in run.journal("TRAINING_*", last=2)]
+        assert last == ["TRAINING_REQUESTED", "TRAINING_COMPLETED"]
         assert next(run.journal(since=3)).sequence == 3
         state = run.state(KEY)
         assert (state.config_key, state.lineage.current.model) == (KEY, OLD)
-        with pytest.raises(flyball.FlyballError, match="Did you mean"):
-            run.state("tic_tac_to_2p")
-        with pytest.raises(flyball.FlyballError, match="no event type"):
-            run.journal("NOTHING")
-        with pytest.raises(flyball.FlyballError, match="last is -1"):
-            run.journal(last=-1)
-        with pytest.raises(flyball.FlyballError, match="No broker listens"):
-            run.publish("ROLLBACK_REQUESTED", ROLLBACK, config_key=KEY)
+        for call, why in (
+            (lambda: run.state("tic_tac_to_2p"), "Did you mean"),
+            (lambda: run.journal("NOTHING"), "no event type"),
+            (lambda: run.journal(last=-1), "last is -1"),
+            (lambda: run.publish("ROLLBACK_REQUESTED", ROLLBACK, config_key=KEY), "No broker listens"),
+        ):
+            with pytest.raises(flyball.FlyballError, match=why):
+                call()
 
 
-def test_connect_refuses_a_folder_without_a_run(tmp_path: Path) -> None:
-    with pytest.raises(flyball.FlyballError, match="There is no run in"):
-        flyball.connect(tmp_path)
-
-
-def test_connection_publishes_and_receives(broker: Path) -> None:
+def test_connection_publishes_receives_and_shows_status(broker: Path) -> None:
     with flyball.connect(broker) as run:
+        status = run.status()
+        assert status.running
+        assert [(one.daemon, one.state, one.lag) for one in status.daemons] == [("broker", "ready", None)]
         news = run.subscribe("ROLLBACK_REQUESTED", seconds=60)
         done = run.publish("ROLLBACK_REQUESTED", ROLLBACK, config_key=KEY)
         event = next(news)
@@ -339,22 +282,12 @@ def test_connection_publishes_and_receives(broker: Path) -> None:
         assert next(only).sequence == other.position
         assert list(run.subscribe("NODE_LOST", after=0, seconds=0.2)) == []
         assert [one.sequence for one in run.journal("ROLLBACK_*")] == [done.position, other.position]
-
-
-def test_connection_shows_the_status_of_the_run(broker: Path) -> None:
-    with flyball.connect(broker) as run:
-        status = run.status()
-    assert status.running
-    assert [(one.daemon, one.state, one.lag) for one in status.daemons] == [("broker", "ready", None)]
-
-
-def test_connection_records_an_id_once(broker: Path) -> None:
-    with flyball.connect(broker) as run, warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        first = run.publish("CLOCK_TICK", {"period_seconds": 60}, event_id="mine")
-        assert run.publish("CLOCK_TICK", {"period_seconds": 60}, event_id="mine") == first
-        with pytest.raises(flyball.FlyballError, match="The id mine is taken"):
-            run.publish("CLOCK_TICK", {"period_seconds": 61}, event_id="mine")
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            first = run.publish("CLOCK_TICK", {"period_seconds": 60}, event_id="mine")
+            assert run.publish("CLOCK_TICK", {"period_seconds": 60}, event_id="mine") == first
+            with pytest.raises(flyball.FlyballError, match="The id mine is taken"):
+                run.publish("CLOCK_TICK", {"period_seconds": 61}, event_id="mine")
     assert [str(one.message) for one in said] == ["Already recorded with the same content: nothing new is recorded."]
 
 
@@ -385,25 +318,20 @@ def test_closed_connection_still_reads_files(recorded: Path) -> None:
     assert next(run.journal()).sequence == 1
 
 
-async def test_async_connection_publishes_and_receives(broker: Path) -> None:
-    async with flyball.connect_async(broker) as run:
-        news = run.subscribe("ROLLBACK_REQUESTED", seconds=60)
-        done = await asyncio.gather(*(run.publish("ROLLBACK_REQUESTED", ROLLBACK, config_key=KEY) for _ in range(2)))
-        assert {(await anext(news)).id, (await anext(news)).id} == {one.id for one in done}
-        await news.aclose()
-        assert [event.id async for event in run.journal("ROLLBACK_*", last=1)] == [max(done, key=position).id]
-
-
-def position(one) -> int:
-    return one.position
-
-
-async def test_async_connection_reads_the_state(recorded: Path) -> None:
-    async with flyball.connect_async(recorded) as run:
-        assert (await run.state(KEY)).lineage.current.model == OLD
-        async for event in run.journal():
-            assert event.sequence == 1
-            break  # the rest is not read
+async def test_async_connection_reads_publishes_and_receives(recorded: Path) -> None:
+    with broker_daemon(recorded):
+        async with flyball.connect_async(recorded) as run:
+            assert (await run.state(KEY)).lineage.current.model == OLD
+            async for event in run.journal():
+                assert event.sequence == 1
+                break  # the rest is not read
+            news = run.subscribe("ROLLBACK_REQUESTED", seconds=60)
+            two = (run.publish("ROLLBACK_REQUESTED", ROLLBACK, config_key=KEY) for _ in range(2))
+            done = await asyncio.gather(*two)
+            assert {(await anext(news)).id, (await anext(news)).id} == {one.id for one in done}
+            await news.aclose()
+            last = max(done, key=lambda one: one.position)
+            assert [event.id async for event in run.journal("ROLLBACK_*", last=1)] == [last.id]
 
 
 def test_connection_outlives_a_restart_of_the_broker(tmp_path: Path) -> None:
@@ -417,7 +345,7 @@ def test_connection_outlives_a_restart_of_the_broker(tmp_path: Path) -> None:
         assert next(news).id == second.id
 
 
-def test_forgotten_connection_ends_its_thread(broker: Path) -> None:
+def test_forgotten_and_open_connections_end(broker: Path) -> None:
     before = set(threading.enumerate())
     run = flyball.connect(broker)
     run.publish("CLOCK_TICK", {"period_seconds": 60})
@@ -426,9 +354,6 @@ def test_forgotten_connection_ends_its_thread(broker: Path) -> None:
     gc.collect()
     thread.join(10)
     assert not thread.is_alive()
-
-
-def test_program_ends_with_an_open_connection(broker: Path) -> None:
     program = (
         f"import flyball; run = flyball.connect({str(broker)!r}); news = run.subscribe('CLOCK_TICK', after=0)\n"
         "print(next(news).data.event_name)"
@@ -439,44 +364,9 @@ def test_program_ends_with_an_open_connection(broker: Path) -> None:
 
 
 def test_simulate_gives_what_the_command_gives(tmp_path: Path) -> None:
-    result = flyball.simulate(["hex7_2p"], {"feedback.stall.velocity": 3}, nodes=2, days=0.02, run=tmp_path)
+    options = {"nodes": 2, "days": 0.02, "run": tmp_path}
+    result = flyball.simulate(["hex7_2p"], {"feedback.stall.velocity": 3}, **options)
     words = "simulate --configs hex7_2p --nodes 2 --days 0.02 --set feedback.stall.velocity=3 --json"
-    done = CliRunner().invoke(main, ["--run", str(tmp_path), *words.split()])
-    assert json.loads(done.stdout) == json.loads(result.model_dump_json())
+    assert told(invoke(*words.split(), run=tmp_path)) == json.loads(result.model_dump_json())
     assert [arm.arm for arm in result.arms] == ["all", "none"]
-    with pytest.raises(flyball.FlyballError, match="named twice"):
-        flyball.simulate(["hex7_2p", "hex7_2p"])
-
-
-def test_simulate_takes_the_key_of_one_game(tmp_path: Path) -> None:
-    options = {"nodes": 2, "days": 0.01, "run": tmp_path}
-    assert flyball.simulate("hex7_2p", **options) == flyball.simulate(["hex7_2p"], **options)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: flyball.train("nothing_2p"),
-        lambda: flyball.train(KEY, {"ppo.lr": 1}),
-        lambda: flyball.train(KEY, {"ppo": {"gamma": 2}}),
-        lambda: flyball.train(KEY, resume=True),
-        lambda: flyball.train(KEY, settings_file="none.toml"),
-        lambda: flyball.train(KEY, config_file="none.toml"),
-        lambda: flyball.evaluate("current", KEY),
-        lambda: flyball.evaluate("current"),
-        lambda: flyball.evaluate("random", KEY, against="nobody"),
-        lambda: flyball.connect("nowhere"),
-        lambda: flyball.load_policy("."),
-        lambda: flyball.simulate(settings={"feedback.x": 1}),
-        lambda: flyball.simulate(plant="none.toml"),
-    ],
-)
-def test_errors_in_python_name_no_options(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(flyball.FlyballError) as refused:
-        call()
-    assert not re.search(r"--(set|run|config|config-file|resume|output|plant)\b|command line", str(refused.value)), str(
-        refused.value
-    )
+    assert flyball.simulate("hex7_2p", {"feedback.stall.velocity": 3}, **options) == result, "the key of one game"

@@ -39,7 +39,7 @@ async def test_capacity_is_that_of_the_scarcest_resource(own_ray, resources, job
 
 
 @needs_ray
-def test_the_cluster_listens_on_the_loopback_device_only(own_ray):
+def test_cluster_listens_on_loopback_and_refuses_strangers(own_ray, tmp_path):
     processes = [own_ray[1].pid, *(child.pid for child in psutil.Process(own_ray[1].pid).children(recursive=True))]
     listening = [
         one.laddr.ip
@@ -49,10 +49,6 @@ def test_the_cluster_listens_on_the_loopback_device_only(own_ray):
     ]
     assert listening
     assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
-
-
-@needs_ray
-def test_a_stranger_without_the_token_is_refused(own_ray, tmp_path):
     environment = {**os.environ, "RAY_AUTH_TOKEN": "0" * 64}
     del environment["RAY_AUTH_TOKEN_PATH"]
     told = subprocess.run(

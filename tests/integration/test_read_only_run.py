@@ -1,7 +1,4 @@
-"""A run that may only be read.
-
-It is the folder of a backup, a snapshot of a disk, or another user's.
-"""
+"""A run that may only be read. It is the folder of a backup, a snapshot of a disk, or another user's."""
 
 import json
 import os

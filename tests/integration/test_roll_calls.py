@@ -1,7 +1,4 @@
-"""Roll calls agree with the journal before them.
-
-This holds also while daemons come and go.
-"""
+"""Roll calls agree with the journal before them. This holds also while daemons come and go."""
 
 from functools import partial
 from pathlib import Path
@@ -22,10 +19,7 @@ ROUNDS = 30
 async def test_roll_call_lists_the_daemons_of_the_journal_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """List the daemons that have not stopped.
-
-    Otherwise a stopped daemon would be reported as lost, and a ready one would get no jobs.
-    """
+    """List the daemons that have not stopped."""
     monkeypatch.setattr(presence, "ROLL_CALL_EVENTS", 1)
     journal, clock, voice = MemoryJournal(), SystemClock(), BrokerVoice("head", "boot")
     who = partial(dict, daemon="training", node="gpu")

@@ -112,25 +112,24 @@ def test_a_boost_of_the_hero_leaves_its_opponents_as_they_are(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("lineups", "why"),
+    ("changes", "why"),
     [
-        ([{"opponents": ["random"], "games": 13}], "more than 12"),
-        ([{"opponents": ["random"] * 2, "games": 2}], "seats"),
+        ({"lineups": [{"opponents": ["random"], "games": 13}]}, "more than 12"),
+        ({"lineups": [{"opponents": ["random"] * 2, "games": 2}]}, "seats"),
+        ({"sead": 1}, "sead"),
     ],
 )
-def test_lineups_that_do_not_fit_are_refused(tmp_path: Path, lineups, why) -> None:
+def test_specs_that_do_not_fit_are_refused(tmp_path: Path, changes, why) -> None:
     with pytest.raises(ValidationError, match=why):
-        play(selfplay_spec(tmp_path, "a" * 64, lineups=lineups), ignore)
+        play(selfplay_spec(tmp_path, "a" * 64, **changes), ignore)
 
 
-def test_a_model_of_another_game_is_refused(tmp_path: Path) -> None:
+def test_games_or_models_of_another_game_are_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongModel, match="126 features and 7 actions"):
         play(selfplay_spec(tmp_path, put_model(tmp_path, HEARTS)), ignore)
-
-
-def test_a_spec_with_an_unknown_key_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValidationError, match="sead"):
-        play(selfplay_spec(tmp_path, "a" * 64, sead=1), ignore)
+    result, _ = played(tmp_path)
+    with pytest.raises(ForeignShard, match="connect_four"):
+        inspect(inspection_spec(tmp_path, result["shard"], GAMES["othello_2p"]), ignore)
 
 
 @pytest.mark.parametrize("key", ["hearts_4p", "maedn_4p", "chinese_checkers_3p", "oh_hell_3p"])
@@ -171,39 +170,27 @@ def flipped(shard, name, place, value):
 
 
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("config", "change", "complaint"),
     [
-        (lambda s: flipped(s, "returns", 3, -s.returns[3]), "outcome"),
-        (lambda s: flipped(s, "history", s.history_offsets[3], 99), "not legal"),
-        (lambda s: flipped(s, "reward", np.flatnonzero(s.game == 3)[0], 0.5), "rewarded"),
-        (lambda s: flipped(s, "obs", np.flatnonzero(s.game == 3)[0], 1), "observation"),
+        (CONFIG, lambda s: flipped(s, "returns", 3, -s.returns[3]), "outcome"),
+        (CONFIG, lambda s: flipped(s, "history", s.history_offsets[3], 99), "not legal"),
+        (CONFIG, lambda s: flipped(s, "reward", np.flatnonzero(s.game == 3)[0], 0.5), "rewarded"),
+        (CONFIG, lambda s: flipped(s, "obs", np.flatnonzero(s.game == 3)[0], 1), "observation"),
+        (HEARTS, lambda s: flipped(s, "returns", 3, np.roll(s.returns[3], 1)), "outcome"),
+        (
+            HEARTS,
+            lambda s: flipped(s, "history", s.history_offsets[4] - 1, s.history[s.history_offsets[3] + 1]),
+            "not legal",
+        ),
+        (HEARTS, lambda s: flipped(s, "mask", np.flatnonzero(s.game == 3)[0], True), "legal mask"),
+        (HEARTS, lambda s: flipped(s, "obs", (np.flatnonzero(s.game == 3)[0], 179), 0.13), "observation"),
     ],
-    ids=["outcome", "move", "reward", "observation"],
 )
-def test_the_inspection_finds_a_wrong_game(tmp_path: Path, change, complaint: str) -> None:
-    result, _ = played(tmp_path)
-    store = FileStore(tmp_path)
-    key = put_shard(store, change(get_shard(store, result["shard"])))
-    (failure,) = inspect(inspection_spec(tmp_path, key), ignore)["failures"]
-    assert failure.startswith("game 3: ")
-    assert complaint in failure
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        (lambda s: flipped(s, "returns", 3, np.roll(s.returns[3], 1)), "outcome"),
-        (lambda s: flipped(s, "history", s.history_offsets[4] - 1, s.history[s.history_offsets[3] + 1]), "not legal"),
-        (lambda s: flipped(s, "mask", np.flatnonzero(s.game == 3)[0], True), "legal mask"),
-        (lambda s: flipped(s, "obs", (np.flatnonzero(s.game == 3)[0], 179), 0.13), "observation"),
-    ],
-    ids=["outcome", "move", "mask", "observation"],
-)
-def test_the_inspection_replays_hands_of_hearts_by_openspiel(tmp_path: Path, change, complaint: str) -> None:
-    spec = selfplay_spec(tmp_path, put_model(tmp_path, HEARTS), HEARTS, games=6)
+def test_the_inspection_finds_a_wrong_game(tmp_path: Path, config, change, complaint: str) -> None:
+    spec = selfplay_spec(tmp_path, put_model(tmp_path, config), config, games=6)
     store, shard = FileStore(tmp_path), play(spec, ignore)["shard"]
     key = put_shard(store, change(get_shard(store, shard)))
-    (failure,) = inspect(inspection_spec(tmp_path, key, HEARTS), ignore)["failures"]
+    (failure,) = inspect(inspection_spec(tmp_path, key, config), ignore)["failures"]
     assert failure.startswith("game 3: ")
     assert complaint in failure
 
@@ -218,25 +205,16 @@ def test_a_flipped_bit_is_found_before_anything_is_read(tmp_path: Path) -> None:
         inspect(inspection_spec(tmp_path, result["shard"]), ignore)
 
 
-def test_an_inspection_deletes_what_is_spent(tmp_path: Path) -> None:
+def test_an_inspection_deletes_what_is_spent_even_if_it_refuses(tmp_path: Path) -> None:
+    spent, repeated = (played(tmp_path, seed=seed)[0]["shard"] for seed in range(2))
+    with pytest.raises(RepeatedShard):
+        inspect(inspection_spec(tmp_path, repeated, earlier=[repeated], discard=[spent]), ignore)
+    assert [FileStore(tmp_path).has(shard) for shard in (spent, repeated)] == [False, True]
     shards = [played(tmp_path, seed=seed)[0]["shard"] for seed in range(3)]
     gone, spent, inspected = shards
     for discard in ([gone], [gone, spent]):  # repeated, as after the loss of the first inspection
         assert not inspect(inspection_spec(tmp_path, inspected, discard=discard), ignore)["failures"]
     assert [FileStore(tmp_path).has(shard) for shard in shards] == [False, False, True]
-
-
-def test_what_is_spent_is_deleted_though_the_shard_is_refused(tmp_path: Path) -> None:
-    spent, repeated = (played(tmp_path, seed=seed)[0]["shard"] for seed in range(2))
-    with pytest.raises(RepeatedShard):
-        inspect(inspection_spec(tmp_path, repeated, earlier=[repeated], discard=[spent]), ignore)
-    assert [FileStore(tmp_path).has(shard) for shard in (spent, repeated)] == [False, True]
-
-
-def test_a_shard_of_another_game_is_not_inspected_as_this_one(tmp_path: Path) -> None:
-    result, _ = played(tmp_path)
-    with pytest.raises(ForeignShard, match="connect_four"):
-        inspect(inspection_spec(tmp_path, result["shard"], GAMES["othello_2p"]), ignore)
 
 
 def batch_spec(root: Path, model: str, opponent, config=CONFIG):
@@ -249,7 +227,7 @@ def batch_spec(root: Path, model: str, opponent, config=CONFIG):
     }
 
 
-def test_a_batch_of_a_gauntlet_gives_the_same_games_again(tmp_path: Path) -> None:
+def test_a_gauntlet_repeats_its_games_and_has_another_opponent(tmp_path: Path) -> None:
     hero, other = put_model(tmp_path), put_model(tmp_path, seed=1)
     spec = batch_spec(tmp_path, hero, {"name": "champion", "kind": "model", "model": other, "games": 20})
     reports: list[dict[str, object]] = []
@@ -257,9 +235,6 @@ def test_a_batch_of_a_gauntlet_gives_the_same_games_again(tmp_path: Path) -> Non
     assert reports == [{"opponent": "champion", "games": 20}]
     assert match_statistics(MatchGames.model_validate(games), 2).games == 20
     assert batch(spec, ignore)["games"] == games
-
-
-def test_a_model_cannot_be_its_own_opponent(tmp_path: Path) -> None:
     hero = put_model(tmp_path)
     own = {"name": "champion", "kind": "model", "model": hero, "games": 10}
     with pytest.raises(ValidationError, match="own opponent"):

@@ -13,6 +13,7 @@ from app.play.selfplay import play
 from app.store import FileStore, Shard, get_shard, put_shard
 
 SMALL = GAMES["tic_tac_toe_2p"]
+COLUMNS = ("obs", "mask", "action", "log_prob", "value", "reward", "done", "truncated", "bootstrap", "seat", "step")
 
 
 @pytest.fixture
@@ -36,10 +37,9 @@ def of_games(shard: Shard, games: list[int]) -> Shard:
     rows = np.concatenate([np.flatnonzero(shard.game == game) for game in games])
     numbers = np.concatenate([np.full((shard.game == game).sum(), i, np.int32) for i, game in enumerate(games)])
     histories = [shard.history[shard.history_offsets[game] : shard.history_offsets[game + 1]] for game in games]
-    columns = ("obs", "mask", "action", "log_prob", "value", "reward", "done", "truncated", "bootstrap", "seat", "step")
     return replace(
         shard,
-        **{name: getattr(shard, name)[rows] for name in columns},
+        **{name: getattr(shard, name)[rows] for name in COLUMNS},
         game=numbers,
         returns=shard.returns[games],
         history=np.concatenate(histories),
@@ -49,8 +49,7 @@ def of_games(shard: Shard, games: list[int]) -> Shard:
 
 def joined(first: Shard, second: Shard) -> Shard:
     """Return a shard with the games of two shards."""
-    columns = ("obs", "mask", "action", "log_prob", "value", "reward", "done", "truncated", "bootstrap", "seat", "step")
-    both = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in columns}
+    both = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in COLUMNS}
     offsets = np.concatenate([first.history_offsets, second.history_offsets[1:] + first.history_offsets[-1]])
     return replace(
         first,
@@ -62,31 +61,17 @@ def joined(first: Shard, second: Shard) -> Shard:
     )
 
 
-def test_the_same_shard_again_is_refused(tmp_path: Path) -> None:
+def test_repeated_shards_and_their_games_are_refused(tmp_path: Path, store: FileStore) -> None:
+    """Each shard is read once for all inspections."""
     first, second = played(tmp_path, 2)
     assert not look(tmp_path, second, [first])["failures"]
     with pytest.raises(RepeatedShard, match=f"{second} was delivered before"):
         look(tmp_path, second, [first, second])
-
-
-def test_the_same_games_in_another_shard_are_refused(tmp_path: Path, store: FileStore) -> None:
-    first, second = played(tmp_path, 2)
     shard = get_shard(store, first)
     copy = put_shard(store, replace(shard, meta=shard.meta.replace(worker="another@test")))
     with pytest.raises(RepeatedShard, match=r"64 of 64 games .* earlier shards"):
         look(tmp_path, copy, [first, second])
     assert not look(tmp_path, copy, [second])["failures"]
-
-
-def test_an_earlier_shard_is_read_once(tmp_path: Path, store: FileStore) -> None:
-    """Read each shard once for all inspections.
-
-    Reading 16 shards for each inspection took more time than playing the games.
-    """
-    first, second = played(tmp_path, 2)
-    shard = get_shard(store, first)
-    copy = put_shard(store, replace(shard, meta=shard.meta.replace(worker="another@test")))
-    look(tmp_path, second, [first])
     store.delete(first)
     with pytest.raises(RepeatedShard, match=r"64 of 64 games"):
         look(tmp_path, copy, [first])
@@ -103,10 +88,7 @@ def test_games_gathered_from_several_shards_are_refused(tmp_path: Path, store: F
 
 @pytest.mark.parametrize("scale", [1.0, 8.0, 30.0])
 def test_tic_tac_toe_repeats_its_games_and_is_none_the_worse(tmp_path: Path, scale: float) -> None:
-    """Repeat games, because tic-tac-toe has few.
-
-    A sharper model plays ever fewer different games.
-    """
+    """Repeat games, because tic-tac-toe has few. A sharper model plays ever fewer different games."""
     shards = played(tmp_path, 8, SMALL, scale, games=256)
     for number, shard in enumerate(shards):
         assert not look(tmp_path, shard, shards[:number], SMALL)["failures"]

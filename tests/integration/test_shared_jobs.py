@@ -1,7 +1,4 @@
-"""Daemons of one kind on two machines share their jobs.
-
-The jobs of a lost daemon are done by the other.
-"""
+"""Daemons of one kind on two machines share their jobs. The jobs of a lost daemon are done by the other."""
 
 import asyncio
 from collections.abc import Sequence
@@ -38,10 +35,7 @@ REQUEST = TrainingRequested(base_model=MODEL, shards=(), step=0, seed=1, learnin
 
 
 class Machines:
-    """A bus with a trainer on each of some machines.
-
-    Their engines wait until they are released.
-    """
+    """A bus with a trainer on each of some machines. Their engines wait until they are released."""
 
     def __init__(self, *nodes: str) -> None:
         self.journal, self.clock = MemoryJournal(), SystemClock()
@@ -98,10 +92,7 @@ async def test_two_trainers_share_jobs_and_a_lost_one_s_count_once():
 
 
 async def test_a_failure_and_a_result_of_one_job_have_one_id():
-    """Finish a job on one machine, and fail it on another.
-
-    A machine that was cut off fails before or after the other has a result: the first event counts.
-    """
+    """Finish a job on one machine, and fail it on another."""
     cause = Cause("request", KEY, "request", None, 1, 0)
     ids = list[str]()
 

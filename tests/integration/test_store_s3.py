@@ -1,7 +1,4 @@
-"""A store on a real S3-compatible server.
-
-Uploads break off, servers are away, and credentials are wrong.
-"""
+"""A store on a real S3-compatible server. Uploads break off, servers are away, and credentials are wrong."""
 
 import subprocess
 import sys
@@ -96,15 +93,12 @@ def test_missing_credentials_say_what_to_do(bucket, monkeypatch, tmp_path):
     assert "AWS_ACCESS_KEY_ID" in error.value.hint
 
 
-def test_a_missing_bucket_says_what_to_do(s3):
+def test_missing_buckets_and_unknown_options_are_named(s3):
     store = ObjectStore(StoreAddress.parse(f"s3://nowhere/run?endpoint_url={s3}"))
     with pytest.raises(UnusableStore, match=r"s3://nowhere/run does not exist") as error:
         store.put(b"x")
     assert "bucket" in error.value.hint
     assert not list(store.keys())
-
-
-def test_options_that_do_not_exist_are_named(s3):
     with pytest.raises(UnusableStore, match="endpoint_uri"):
         ObjectStore(StoreAddress.parse(f"s3://bucket/run?endpoint_uri={s3}")).put(b"x")
 

@@ -15,7 +15,8 @@ from app.events import RunConfigured
 from app.games import open_table
 from daemons.suitability import check_imports_of_trainers, check_lasting, check_playable, check_trainers
 
-KEY = "tic_tac_toe_2p"
+KEY, HEARTS = "tic_tac_toe_2p", "hearts_4p"
+TOWER, ABSENT = NetworkSettings(kind="tower"), NetworkSettings(kind="nowhere:build")
 SETTINGS = RunSettings(configs=(GAMES[KEY],))
 
 
@@ -28,33 +29,26 @@ def test_all_known_configurations_can_be_played():
 
 
 @pytest.mark.parametrize(
-    ("kind", "why"),
+    ("key", "fields", "why"),
     [
-        ("tower", "hearts_4p has no network: A network of kind 'tower' needs planes"),
-        ("nowhere:build", "'nowhere:build' cannot be imported"),
+        (HEARTS, {"network": TOWER}, "hearts_4p has no network: A network of kind 'tower' needs planes"),
+        (HEARTS, {"network": ABSENT}, "'nowhere:build' cannot be imported"),
+        (KEY, {"backend": "search", "network": ABSENT}, "cannot be imported"),
+        (HEARTS, {"backend": "search"}, "cannot be searched"),
+        (KEY, {"game": "nosuch"}, KEY),
+        (KEY, {"players": 5}, KEY),
+        (KEY, {"builtins": ("random", "heuristic")}, "tic_tac_toe has no such player"),
+        (KEY, {"backend": "policy_gradint"}, "Did you mean policy_gradient?"),
+        (KEY, {"backend": "no_such_module:MINE"}, "The module has to be installed, or lie beside flyball.toml"),
+        (KEY, {"backend": "broken_backends:CROWDED"}, "has 2 players, and broken_backends:CROWDED plays tic_tac_toe"),
+        (KEY, {"backend": "broken_backends:CROWDED"}, "with 3"),
+        (KEY, {"backend": "broken_backends:BOTLESS"}, "has 'random' among its builtins"),
     ],
 )
-def test_network_that_cannot_be_built_is_refused(kind: str, why: str) -> None:
-    hearts = GAMES["hearts_4p"].replace(network=NetworkSettings(kind=kind))
-    with pytest.raises(BadSettings, match=why):
-        check_playable(RunSettings(configs=(hearts,)))
-
-
-def test_network_of_a_search_is_checked_too() -> None:
-    config = GAMES["tic_tac_toe_2p"].replace(backend="search", network=NetworkSettings(kind="nowhere:build"))
-    with pytest.raises(BadSettings, match="cannot be imported"):
-        check_playable(RunSettings(configs=(config,)))
-
-
-def test_search_of_a_game_with_hidden_cards_is_refused() -> None:
-    with pytest.raises(BadSettings, match="cannot be searched"):
-        check_playable(RunSettings(configs=(GAMES["hearts_4p"].replace(backend="search"),)))
-
-
-@pytest.mark.parametrize("fields", [{"game": "nosuch"}, {"players": 5}])
-def test_what_cannot_be_played_is_refused_by_its_key(fields):
-    with pytest.raises(BadSettings, match=KEY):
-        check_playable(changed(**fields))
+def test_what_cannot_be_played_is_refused(key: str, fields: dict, why: str) -> None:
+    with pytest.raises(BadSettings) as error:
+        check_playable(RunSettings(configs=(GAMES[key].replace(**fields),)))
+    assert why in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -72,35 +66,13 @@ def test_what_models_depend_on_may_not_change(fields):
 
 
 def test_up_with_another_network_than_the_journal_is_refused(tmp_path: Path) -> None:
-    """End the reading of the journal together with the refusal.
-
-    An error from a closed journal would say that it is damaged.
-    """
+    """End the reading of the journal together with the refusal."""
     run = Recording([])
     run.add(RunConfigured(run_id="1", settings=changed(network=NetworkSettings(kind="tower")).model_dump(mode="json")))
     write_journal(tmp_path / "journal.sqlite", run.events)
-    refused = CliRunner().invoke(main, ["--run", str(tmp_path), "up", "--config", KEY])
-    assert refused.exit_code == 2
-    assert "begun with network = tower (blocks = 4, channels = 32, squeeze_excite = False)" in refused.stderr
-
-
-@pytest.mark.parametrize(
-    ("backend", "said"),
-    [
-        ("policy_gradint", "Did you mean policy_gradient?"),
-        ("no_such_module:MINE", "The module has to be installed, or lie beside flyball.toml"),
-        ("broken_backends:CROWDED", "has 2 players, and broken_backends:CROWDED plays tic_tac_toe with 3"),
-        ("broken_backends:BOTLESS", "has 'random' among its builtins"),
-    ],
-)
-def test_backend_that_cannot_play_is_refused(backend: str, said: str) -> None:
-    with pytest.raises(BadSettings) as refused:
-        check_playable(changed(backend=backend))
-    assert said in str(refused.value)
-
-
-def test_backend_of_ones_own_can_be_played() -> None:
-    check_playable(changed(backend=NAME))
+    error = CliRunner().invoke(main, ["--run", str(tmp_path), "up", "--config", KEY])
+    assert error.exit_code == 2
+    assert "begun with network = tower (blocks = 4, channels = 32, squeeze_excite = False)" in error.stderr
 
 
 def test_other_settings_and_configurations_may_change():
@@ -109,9 +81,7 @@ def test_other_settings_and_configurations_may_change():
     check_lasting([SETTINGS], RunSettings(configs=(GAMES["hex7_2p"],)))
 
 
-def test_a_heuristic_player_is_wanted_only_where_there_is_one():
-    with pytest.raises(BadSettings, match="tic_tac_toe has no such player"):
-        check_playable(changed(builtins=("random", "heuristic")))
+def test_known_configurations_have_the_heuristics_that_they_name():
     for config in map(GAMES.__getitem__, PROFILES["full"]):
         has_one = open_table(config, 0).spec.heuristic is not None
         assert ("heuristic" in config.builtins) == has_one, config.key
@@ -122,10 +92,7 @@ def test_a_heuristic_player_is_wanted_only_where_there_is_one():
     [("cheess", "OpenSpiel has no game 'cheess'. Did you mean chess "), ("hex(size=3)", "Unknown parameter 'size'")],
 )
 def test_what_openspiel_says_is_said_once_and_in_a_line(capfd, game, said):
-    """Keep OpenSpiel's own output off stderr.
-
-    For an unknown name, OpenSpiel lists all its games there.
-    """
+    """Keep OpenSpiel's own output off stderr. For an unknown name, OpenSpiel lists all its games there."""
     with pytest.raises(BadSettings) as refused:
         check_playable(changed(game=game, engine="openspiel"))
     assert said in str(refused.value)
@@ -182,10 +149,10 @@ def test_faulty_trainer_module_is_refused(
     (tmp_path / "faulty_trainer.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "faulty_trainer", raising=False)
-    with pytest.raises(BadSettings, match=f"games.{KEY}.trainer: ") as refused:
+    with pytest.raises(BadSettings, match=f"games.{KEY}.trainer: ") as error:
         check_imports_of_trainers(changed(trainer="faulty_trainer:train"))
-    assert said in refused.value.message
-    assert refused.value.hint
+    assert said in error.value.message
+    assert error.value.hint
 
 
 def test_config_check_imports_a_trainer(tmp_path: Path) -> None:

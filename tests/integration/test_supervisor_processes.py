@@ -71,8 +71,16 @@ async def exists(path: Path) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_a_child_that_fails_is_started_again_and_its_reason_told(tmp_path: Path) -> None:
-    program = "import os, sys; sys.exit('no ' + os.environ['CHILD'])"
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("import os, sys; sys.exit('no ' + os.environ['CHILD'])", "no broker (exit code 1)"),
+        ("import os; os.kill(os.getpid(), 11)", "killed by SIGSEGV"),
+    ],
+)
+async def test_a_child_that_fails_is_started_again_and_its_reason_told(
+    tmp_path: Path, program: str, reason: str
+) -> None:
     watch = Watch(tmp_path, {"broker": program})
     async with asyncio.TaskGroup() as group:
         running = group.create_task(watch.run())
@@ -80,17 +88,8 @@ async def test_a_child_that_fails_is_started_again_and_its_reason_told(tmp_path:
         watch.stop.set()
     assert not running.result()
     failures = [report for report in watch.reports if report.what == "failed"]
-    assert failures[0].reason == "no broker (exit code 1)"
+    assert failures[0].reason == reason
     assert [report.delay for report in failures[:4]] == [0.01, 0.02, 0.04, 0.04]
-
-
-async def test_a_crash_names_the_signal(tmp_path: Path) -> None:
-    watch = Watch(tmp_path, {"broker": "import os; os.kill(os.getpid(), 11)"})
-    async with asyncio.TaskGroup() as group:
-        group.create_task(watch.run())
-        await watch.until(told("failed"))
-        watch.stop.set()
-    assert next(report for report in watch.reports if report.what == "failed").reason == "killed by SIGSEGV"
 
 
 async def test_a_hopeless_child_ends_all(tmp_path: Path) -> None:
@@ -101,10 +100,7 @@ async def test_a_hopeless_child_ends_all(tmp_path: Path) -> None:
 
 
 async def test_hopeless_child_that_is_not_vital_ends_nothing(tmp_path: Path) -> None:
-    """Let an optional child fail, which has inherited an open file.
-
-    A dashboard likewise serves at the socket that ``up`` has opened.
-    """
+    """Let an optional child fail, which has inherited an open file."""
     inherited, mark = os.pipe()
     program = f"import os, sys; os.write({mark}, b'here'); sys.exit(2)"
     optional = ChildSpec("extra", (sys.executable, "-c", program), tmp_path / "extra.stderr", fds=(mark,), vital=False)
@@ -194,26 +190,18 @@ async def test_who_was_ended_while_starting_is_known(tmp_path: Path) -> None:
     assert watch.cut_short() == ["slow"]
 
 
-async def test_who_takes_too_long_is_killed(tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    watch = Watch(tmp_path, {"broker": PATIENT, "stubborn": STUBBORN.format(str(mark))}, drain_seconds=0.05)
+@pytest.mark.parametrize("hurry", [False, True])
+async def test_who_takes_too_long_or_is_hurried_is_killed(tmp_path: Path, hurry: bool) -> None:
+    mark, patience = tmp_path / "mark", 1000 if hurry else 0.05
+    watch = Watch(tmp_path, {"broker": PATIENT, "stubborn": STUBBORN.format(str(mark))}, drain_seconds=patience)
     async with asyncio.TaskGroup() as group:
         group.create_task(watch.run())
         await exists(mark)
         watch.stop.set()
+        if hurry:
+            await asyncio.sleep(0)
+            watch.hurry.set()
     assert [report.what for report in watch.reports if report.name == "stubborn"] == ["started", "killed"]
-
-
-async def test_hurrying_does_not_wait(tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    watch = Watch(tmp_path, {"broker": PATIENT, "stubborn": STUBBORN.format(str(mark))}, drain_seconds=1000)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(watch.run())
-        await exists(mark)
-        watch.stop.set()
-        await asyncio.sleep(0)
-        watch.hurry.set()
-    assert "killed" in {report.what for report in watch.reports if report.name == "stubborn"}
 
 
 ORDERLY = """

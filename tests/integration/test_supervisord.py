@@ -1,7 +1,4 @@
-"""A real supervisord: restart rules, crash loops and an orderly end.
-
-Its files are those of deploy/supervisor.
-"""
+"""A real supervisord: restart rules, crash loops and an orderly end. Its files are those of deploy/supervisor."""
 
 import os
 import re
@@ -37,11 +34,7 @@ exec sleep 1000
 
 
 class Supervisord:
-    """A running supervisord.
-
-    Attributes:
-        run: the run folder.
-    """
+    """A running supervisord. Attributes: run: the run folder."""
 
     def __init__(self, run: Path, config: Path, environment: dict[str, str]) -> None:
         self.run, self._config, self._environment = run, config, environment
@@ -71,10 +64,7 @@ class Supervisord:
 
 @contextmanager
 def supervisord(folder: Path, config: str) -> Iterator[Supervisord]:
-    """Start supervisord with a configuration, and stop it in the end.
-
-    It is stopped as by an operator.
-    """
+    """Start supervisord with a configuration, and stop it in the end. It is stopped as by an operator."""
     run, file = folder / "run", folder / "supervisord.conf"
     (run / "logs").mkdir(parents=True, exist_ok=True)
     file.write_text(config.replace("%(here)s", str(DEPLOY)))

@@ -98,13 +98,10 @@ async def test_filter_shows_matching_events_and_enter_their_content(run: Path) -
         assert "MODEL_PROMOTED" in text_of(app, "event_table"), "a wrong pattern changes nothing"
 
 
-def test_feed_of_events_returns_each_event_once(run: Path) -> None:
+def test_feeds_return_events_once_and_follow_logs(run: Path, tmp_path: Path) -> None:
     feed = EventFeed(place_of(run), EVERYTHING)
     assert [event.id for event in feed.news()] == [event.id for event in EVENTS]
     assert feed.news() == []
-
-
-def test_feed_of_logs_skips_broken_lines_and_follows(tmp_path: Path) -> None:
     path = tmp_path / "training.jsonl"
     feed = LogFeed(tmp_path)
     path.write_text('{"cut\n[]\n' + json.dumps(LOG) + "\n" + json.dumps(LOG)[:20])
@@ -114,6 +111,10 @@ def test_feed_of_logs_skips_broken_lines_and_follows(tmp_path: Path) -> None:
     assert [line.daemon for line in feed.news()] == ["training"]
     path.write_text(json.dumps(LOG) + "\n")  # rotated
     assert len(feed.news()) == 1
+    body = "bad \x1b]0;title\x07\x1b[2J \x9b2J \udcff file"
+    (tmp_path / "training.jsonl").write_text(json.dumps({**LOG, "body": body}) + "\n")
+    (line,) = LogFeed(tmp_path).news()
+    assert line.text == "bad ]0;title [2J 2J file wrong checksum"
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
@@ -168,10 +169,3 @@ async def test_events_of_the_last_filter_are_not_added(run: Path, monkeypatch: p
         await shown(app, pilot, "event_table", "MODEL_PROMOTED")
         await pilot.pause(1.5)
         assert "TRAINING_COMPLETED" not in text_of(app, "event_table")
-
-
-def test_log_lines_send_nothing_to_the_terminal(tmp_path: Path) -> None:
-    body = "bad \x1b]0;title\x07\x1b[2J \x9b2J \udcff file"
-    (tmp_path / "training.jsonl").write_text(json.dumps({**LOG, "body": body}) + "\n")
-    (line,) = LogFeed(tmp_path).news()
-    assert line.text == "bad ]0;title [2J 2J file wrong checksum"

@@ -1,10 +1,6 @@
-"""Trainings by several processes: equal results, and deaths of processes.
-
-Ranks die, and their parents.
-"""
+"""Trainings by several processes: equal results, and deaths of processes. Ranks die, and their parents."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +8,15 @@ import psutil
 import pytest
 import torch
 from own_training import TIC_TAC_TOE, first_model, train_spec
-from searched_games import CONFIG as SEARCHED
-from searched_games import first, played
 from selfplay_rig import ignore
 
-import flyball
 from app.config import GameConfig, NetworkSettings, PpoCoefficients
 from app.engine import JobFailed, LocalEngine, WorkerLost
-from app.learning import jobs, search_training, torchrun
+from app.learning import jobs, torchrun
 from app.learning.network import bytes_to_parameters
-from app.learning.ppo import TrainingDiverged
 from app.learning.ranks import RankFailed
 from app.learning.torchrun import ProcessesLost
-from app.store import FileStore, get_checkpoint, put_shard
-from app.train.sinks import read_log
+from app.store import FileStore, get_checkpoint
 
 PROGRAM = "app.learning.rank_process"
 STEADY = PpoCoefficients(batch_size=64, target_kl=10, max_kl=10)
@@ -37,27 +28,8 @@ def by_ppo(root: Path, config: GameConfig = TIC_TAC_TOE, **changes: Any) -> dict
     return train_spec(root, steady, first_model(root, steady), games=50, epochs=3, **changes)
 
 
-def by_search(root: Path, **changes: Any) -> dict:
-    store = FileStore(root)
-    return {
-        "store": str(root),
-        "config": SEARCHED.model_dump(mode="json"),
-        "base_model": first(store).model,
-        "shards": [put_shard(store, played(1))],
-        "replayed": [put_shard(store, played(2))],
-        "step": 0,
-        "seed": 4,
-        "learning_rate": 1e-3,
-        "epochs": 2,
-        **changes,
-    }
-
-
 def descendants() -> set[psutil.Process]:
-    """Return all processes that come from this one.
-
-    Some are servers that other tests started.
-    """
+    """Return all processes that come from this one. Some are servers that other tests started."""
     return set(psutil.Process().children(recursive=True))
 
 
@@ -72,10 +44,7 @@ def ranks_of(process: psutil.Process) -> list[psutil.Process]:
 
 
 def assert_near(root: Path, one: dict, other: dict) -> None:
-    """Assert that two results of jobs, metrics included, are nearly equal.
-
-    They may differ by rounding.
-    """
+    """Assert that two results of jobs, metrics included, are nearly equal. They may differ by rounding."""
     metrics = [dict(result.pop("metrics")) for result in (one, other)]
     models = [get_checkpoint(FileStore(root), result.pop("model"), optimizer=True) for result in (one, other)]
     assert other == one
@@ -88,13 +57,8 @@ def assert_near(root: Path, one: dict, other: dict) -> None:
             torch.testing.assert_close(there[name], tensor, rtol=1e-4, atol=2e-6)
 
 
-# test_ranks shows the same of search in threads, and PPO shows here that processes make no difference.
-BY_SEARCH = pytest.param(search_training.train, by_search, marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize(("job", "spec"), [(jobs.train, by_ppo), BY_SEARCH])
-def test_two_processes_train_as_one_does(tmp_path: Path, job: Callable, spec: Callable) -> None:
-    given, reports, addresses = spec(tmp_path), [], set()
+def test_two_processes_train_as_one_does(tmp_path: Path) -> None:
+    given, reports, addresses = by_ppo(tmp_path), [], set()
     others = descendants()
 
     def report(progress: dict) -> None:
@@ -103,23 +67,11 @@ def test_two_processes_train_as_one_does(tmp_path: Path, job: Callable, spec: Ca
             connections = process.net_connections("inet")
             addresses.update(found.laddr.ip for found in connections if found.status == psutil.CONN_LISTEN)
 
-    alone = job(given, ignore)
-    together = job({**given, "processes": 2}, report)
+    alone = jobs.train(given, ignore)
+    together = jobs.train({**given, "processes": 2}, report)
     assert_near(tmp_path, alone, together)
     assert [progress["epoch"] for progress in reports] == list(range(1, given["epochs"] + 1))
     assert addresses == {"127.0.0.1"}, "nothing listens where other machines reach it"
-
-
-@pytest.mark.slow  # test_ranks shows it in threads, and the error of one rank, below, passes between processes alike
-def test_diverged_training_by_two_processes_is_discarded(tmp_path: Path) -> None:
-    spec = by_ppo(tmp_path, processes=2)
-    spec["config"]["ppo"]["max_kl"] = 1e-12
-    stored = set(FileStore(tmp_path).keys())
-    with pytest.raises(TrainingDiverged, match="the policy moved further than 1e-12 nats") as together:
-        jobs.train(spec, ignore)
-    assert together.value.hint
-    assert together.value.metrics.approx_kl > 0
-    assert set(FileStore(tmp_path).keys()) == stored
 
 
 def failing(how: str) -> GameConfig:
@@ -165,10 +117,7 @@ DEATHS = {"cancelled": asyncio.CancelledError, "app.engine": WorkerLost, "torch.
 
 @pytest.mark.parametrize("death", DEATHS)
 async def test_no_rank_outlives_its_training(tmp_path: Path, death: str) -> None:
-    """End a training by a cancelled job or a killed process.
-
-    A job is cancelled at its deadline. The job's process dies with its daemon. The third case is torchrun's process.
-    """
+    """End a training by a cancelled job or a killed process. A job is cancelled at its deadline."""
     engine, begun = LocalEngine(), asyncio.Event()
     others = descendants()
     spec = by_ppo(tmp_path, processes=2) | {"epochs": 100_000}
@@ -194,17 +143,3 @@ async def test_no_rank_outlives_its_training(tmp_path: Path, death: str) -> None
     assert [child for child in alive if child.status() != psutil.STATUS_ZOMBIE] == []
     assert not await asyncio.to_thread(folder.exists)
     await engine.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", ["policy_gradient", "search"])
-def test_training_run_by_two_processes_is_that_of_one(tmp_path: Path, backend: str) -> None:
-    settings = {"backend": backend, "training.final_games": 0, "training.eval_games": 8, "logging.tensorboard": False}
-    settings |= {"collection.num_iterations": 1, "collection.games_per_iteration": 40}
-    losses = []
-    for processes in (1, 2):
-        folder = tmp_path / str(processes)
-        flyball.train("tic_tac_toe_2p", settings | {"training.processes": processes}, output=folder)
-        *_, logged = read_log(folder / "training_log.csv")
-        losses.append([float(logged[name]) for name in ("policy_loss", "value_loss", "entropy")])
-    assert losses[1] == pytest.approx(losses[0], rel=1e-3, abs=1e-4)

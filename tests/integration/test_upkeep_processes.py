@@ -1,7 +1,4 @@
-"""The archiving process ends with its broker, however the broker ends.
-
-Otherwise it would keep the journal locked.
-"""
+"""The archiving process ends with its broker, however the broker ends. Otherwise it would keep the journal locked."""
 
 import signal
 import subprocess

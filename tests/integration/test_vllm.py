@@ -75,10 +75,7 @@ def same(generator: ServedGenerator, local: PeftGenerator, asked: list[Request])
 
 
 def remade(adapter: Adapter, tensors: dict[str, torch.Tensor], **lora: object) -> Adapter:
-    """Return an adapter with other tensors under the old canary.
-
-    It is stored and named like a sound one.
-    """
+    """Return an adapter with other tensors under the old canary. It is stored and named like a sound one."""
     manifest = adapter.checkpoint.manifest
     assert manifest.lora is not None
     changed = manifest.replace(lora=manifest.lora.replace(**lora))
@@ -93,10 +90,7 @@ def broken(adapter: Adapter) -> Adapter:
 def test_base_beside_adapters_in_all_slots_answers_as_itself(
     generator: ServedGenerator, local: PeftGenerator, adapters: list[Adapter]
 ) -> None:
-    """Ask for the base as well as eight adapters.
-
-    When the base was asked for by its own name, vLLM used an adapter for most such requests.
-    """
+    """Ask for the base as well as eight adapters."""
     for adapter in adapters[:8]:
         generator.load(adapter)
     same(generator, local, requests(*(adapter.name for adapter in adapters[:8]), None, None, count=60))
@@ -105,10 +99,7 @@ def test_base_beside_adapters_in_all_slots_answers_as_itself(
 def test_stale_cache_of_prefixes_is_noticed(
     generator: ServedGenerator, raw: TextServer, adapters: list[Adapter]
 ) -> None:
-    """Load other weights under an earlier name and path.
-
-    What vLLM cached under them stays, even after it unloaded them.
-    """
+    """Load other weights under an earlier name and path."""
     adapter, other = random_adapter(STORE, PeftGenerator(small_base(STORE)), 30), adapters[0]
     path = export_adapter(adapter, shared_vllm().adapters, "base")
     sound = (path / WEIGHTS).read_bytes()
@@ -128,10 +119,7 @@ def test_stale_cache_of_prefixes_is_noticed(
 def test_adapters_beyond_a_servers_memory_answer_as_themselves(
     generator: ServedGenerator, raw: TextServer, local: PeftGenerator, adapters: list[Adapter]
 ) -> None:
-    """Load more adapters than the 16 that vLLM keeps in memory.
-
-    vLLM reads the others again, so their folders stay until they are unloaded.
-    """
+    """Load more adapters than the 16 that vLLM keeps in memory."""
     for adapter in adapters:
         generator.load(adapter)
     same(generator, local, requests(*(adapter.name for adapter in adapters), None, count=57))
@@ -163,10 +151,7 @@ def test_unfit_adapters_that_vllm_loads_are_refused(
 def test_refusals_of_a_server_that_goes_on(
     generator: ServedGenerator, raw: TextServer, local: PeftGenerator, adapters: list[Adapter], tmp_path: Path
 ) -> None:
-    """Use an unknown adapter, a truncated file and a too large rank.
-
-    The rank is above --max-lora-rank.
-    """
+    """Use an unknown adapter, a truncated file and a too large rank. The rank is above --max-lora-rank."""
     with pytest.raises(NotLoaded):
         raw.next_log_probs("connect_four_text_2p@" + "0" * 64, [1, 2, 3], [4])
     path = copytree(export_adapter(adapters[0], tmp_path / "whole", "base"), tmp_path / "cut")
@@ -182,10 +167,7 @@ def test_refusals_of_a_server_that_goes_on(
 def test_log_probs_among_legal_answers_are_those_of_training(
     generator: ServedGenerator, local: PeftGenerator, adapters: list[Adapter]
 ) -> None:
-    """Draw answers along a trie.
-
-    vLLM's structured outputs may spell an answer otherwise than its tokenizer does.
-    """
+    """Draw answers along a trie. vLLM's structured outputs may spell an answer otherwise than its tokenizer does."""
     generator.load(adapters[0])
     answers = OneOf((" 3 1\n", " 3 2\n", " 44\n", " 4\n", " 5 and 6\n"))
     prompt = turns(1)[0].prompt
@@ -203,10 +185,7 @@ def test_adapter_that_the_server_lost_is_loaded_again(
 def test_poisoned_server_is_noticed_and_a_killed_one_waited_for(
     local: PeftGenerator, adapters: list[Adapter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Load NaN, which stay in a server's memory and reach other adapters.
-
-    After kill -9 and a new start, answers are as before.
-    """
+    """Load NaN, which stay in a server's memory and reach other adapters."""
     base = local.fingerprint
     export_base(get_base(STORE, base), tmp_path / "base")
     server = VllmServer(tmp_path / "base", base, tmp_path / "log").start()
@@ -228,10 +207,7 @@ def test_poisoned_server_is_noticed_and_a_killed_one_waited_for(
 
 
 def test_seeds_with_chunked_prefill_kill_no_run(local: PeftGenerator, adapters: list[Adapter], tmp_path: Path) -> None:
-    """Send seeds to vLLM with chunked prefill, which ends its CPU engine.
-
-    The error names the server, and no answer is made up.
-    """
+    """Send seeds to vLLM with chunked prefill, which ends its CPU engine."""
     export_base(get_base(STORE, local.fingerprint), tmp_path / "base")
     server = VllmServer(
         tmp_path / "base", local.fingerprint, tmp_path / "log", chunked=True, max_num_batched_tokens="64"

@@ -116,10 +116,7 @@ class Apart:
         return found
 
     def settle(self) -> list[Envelope[Any]]:
-        """Distribute a new current model; return the decisions that follow.
-
-        Nothing is under way then.
-        """
+        """Distribute a new current model; return the decisions that follow. Nothing is under way then."""
         found = self.flush()
         return found + self.feed(*settled(self.state(next(iter(self.folds))).lineage))
 
@@ -142,10 +139,7 @@ class Apart:
         return self.folds[reducer].rows(reducer.name).get(key)
 
     def jobs(self, worker: type[Controller]) -> list[Job[Any]]:
-        """Return the jobs that a worker should run now.
-
-        Rows without a cause are left out, as the host does.
-        """
+        """Return the jobs that a worker should run now. Rows without a cause are left out, as the host does."""
         fold = self.folds[worker]
         hosted: Any = fold.reducers[-1]
         return list(hosted.jobs({key: row for key, row in fold.rows(worker.name).items() if row.cause}, fold.states))
@@ -241,10 +235,7 @@ def test_scheduler_and_trigger_count_the_same_rows(begun, payloads, late):
 
 @given(decisions=st.lists(DECISIONS, max_size=10), rows=st.integers(NEED // 8, NEED), late=st.integers(0, 2))
 def test_whatever_was_decided_the_loop_closes(decisions, rows, late):
-    """Play what the scheduler requests until the trigger trains.
-
-    Time passes meanwhile, and blocks and pauses are lifted.
-    """
+    """Play what the scheduler requests until the trigger trains."""
     run = Apart(SelfplayScheduler, TrainingTrigger, late=late)
     lifted = [
         TrainingUnblocked(reason="x"),
@@ -262,10 +253,7 @@ def test_whatever_was_decided_the_loop_closes(decisions, rows, late):
 
 
 def test_rows_of_quarantined_stranger_are_asked_for_again():
-    """Quarantine a worker that the scheduler has never seen.
-
-    The trigger drops the rows of any quarantined worker.
-    """
+    """Quarantine a worker that the scheduler has never seen. The trigger drops the rows of any quarantined worker."""
     scheduler = Driven(SelfplayScheduler)
     scheduler.feed(READY, key=None)
     (asked,) = scheduler.envelopes(distributed())
@@ -283,11 +271,7 @@ def test_rows_of_quarantined_stranger_are_asked_for_again():
     model=st.sampled_from([OLD, NEW]),
 )
 def test_unrated_candidate_brings_games_or_a_training(rows, phase, purpose, model):
-    """Fail evaluations; only a candidate's failed rating has a consequence.
-
-    OLD is current, and NEW a candidate or unknown. Rows that came while the candidate was awaited count for both games
-    and training.
-    """
+    """Fail evaluations; only a candidate's failed rating has a consequence."""
     run = Apart(SelfplayScheduler, TrainingTrigger)
     run.feed(READY)
     (request,) = run.settle()
@@ -305,10 +289,7 @@ def test_unrated_candidate_brings_games_or_a_training(rows, phase, purpose, mode
 
 @given(learned=st.integers(1, 2 * REMEMBERED), payloads=st.lists(CURRENT, max_size=20), late=st.integers(0, 2))
 def test_all_agree_on_the_current_model(learned, payloads, late):
-    """Include decisions that are recorded late.
-
-    An operator's decision may be recorded before a rollback that was decided earlier.
-    """
+    """Include decisions that are recorded late."""
     controllers = ModelLifecycleCoordinator, ModelPerformanceWatchdog, LeagueKeeper, SelfplayScheduler, TrainingTrigger
     run = Apart(*controllers, Evaluator, Distributor, late=late)
     run.flush()  # the initial training is under way
@@ -347,12 +328,7 @@ class Inspected(Apart):
 
 @given(payloads=st.lists(ROWS | ROWS | DECISIONS | FACTS, min_size=10), late=st.integers(0, 4))
 def test_monitor_keeps_shards_that_the_trigger_may_request(payloads, late):
-    """Include training requests that are recorded late.
-
-    Other shards may be inspected before the request is recorded. If trainings need fewer rows meanwhile, shards may be
-    missing: that training fails, and the next uses newer shards. To leave that case out, the test records all decisions
-    before such a change.
-    """
+    """Include training requests that are recorded late."""
     run = Inspected(late)
     run.settle()
     for number, payload in enumerate(payloads):

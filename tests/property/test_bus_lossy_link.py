@@ -1,7 +1,4 @@
-"""Producer and broker over a link that breaks between any two messages.
-
-It breaks in either direction.
-"""
+"""Producer and broker over a link that breaks between any two messages. It breaks in either direction."""
 
 from bus_rig import checked
 from hypothesis import example, given, settings
@@ -104,10 +101,7 @@ class World:
         self.begin()
 
     def lose(self, index):
-        """Lose one frame.
-
-        TCP never does this, and a gap must reveal it.
-        """
+        """Lose one frame. TCP never does this, and a gap must reveal it."""
         frames = [i for i, parts in enumerate(self.to_broker) if parts[0] == wire.FRAME]
         if frames:
             lost = frames[index % len(frames)]
@@ -143,13 +137,7 @@ ANOTHER_LIFE_FIRST = [
 @given(steps=steps)
 @example(steps=ANOTHER_LIFE_FIRST)
 def test_events_over_a_broken_link_are_recorded_once_in_order(steps):
-    """Guarantee (ADR-003): events are recorded once and in order.
-
-    Publishing is at least once. A subscriber reads each event once and in order.
-
-    The next frame of the same life reveals that a frame vanished. An earlier life may have no next frame, so a later
-    life's events may be recorded before the lost one.
-    """
+    """Guarantee (ADR-003): events are recorded once and in order. Publishing is at least once."""
     world = World()
     for name, *arguments in steps:
         getattr(world, name)(*arguments)

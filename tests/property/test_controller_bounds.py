@@ -92,10 +92,7 @@ BOUNDS = {
 @EXAMPLES
 @given(story=stories(READS, max_size=80))
 def test_every_bound_and_cooldown_holds(story):
-    """Check bounds and cooldowns in each history.
-
-    One test checks both, because drawing histories takes most of the time.
-    """
+    """Check bounds and cooldowns in each history."""
     for event in story.concluded:
         if bound := BOUNDS.get(type(event.data)):
             bound(event.data)

@@ -11,17 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 from msgspec.structs import asdict
 
-from app.events import (
-    CATALOGUE,
-    Envelope,
-    Event,
-    MalformedEvent,
-    NoUpcast,
-    Payload,
-    decode,
-    encode,
-    envelope_model,
-)
+from app.events import CATALOGUE, Envelope, Event, MalformedEvent, NoUpcast, Payload, decode, encode, envelope_model
 from app.events.codec import _decode_fast, _decode_slowly
 from app.events.schemas import envelope_schema
 
@@ -49,10 +39,7 @@ def test_a_cloudevent_fits_the_schema_of_its_type(event: Event[Payload]) -> None
 
 
 def refused_or_read(body: bytes) -> None:
-    """Read a document, or refuse it with ``MalformedEvent`` or ``NoUpcast``.
-
-    Any other exception fails the test.
-    """
+    """Read a document, or refuse it with ``MalformedEvent`` or ``NoUpcast``. Any other exception fails the test."""
     with suppress(MalformedEvent, NoUpcast):
         assert decode(encode(decode(body))) == decode(body)
 

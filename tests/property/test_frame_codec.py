@@ -37,12 +37,7 @@ def test_a_frame_reads_as_it_was_written(rows, producer, epoch, base):
 def test_a_record_reads_as_it_was_sealed(rows, first, recorded_us, source):
     sealed = seal(Frame.parse(build(rows)), first=first, recorded_us=recorded_us, source=source)
     read = Record.open(sealed.raw, expected=first)
-    assert (read.first, read.recorded_us, read.source, read.last) == (
-        first,
-        recorded_us,
-        source,
-        first + len(rows) - 1,
-    )
+    assert (read.first, read.recorded_us, read.source, read.last) == (first, recorded_us, source, first + len(rows) - 1)
     assert read.frame.raw == sealed.frame.raw
     assert read.frame.bodies() == [row[3] for row in rows]
 

@@ -21,10 +21,7 @@ WORKERS = [spec for spec in DAEMONS.values() if spec.worker]
 
 
 def check_folds(each: int, seed: int) -> Counter[str]:
-    """Feed events of each type to every fold, in random order.
-
-    Returns the number of events by name.
-    """
+    """Feed events of each type to every fold, in random order. Returns the number of events by name."""
     fuzzer = Fuzzer(seed)
     events = list(fuzzer.events(fuzzer.payloads(CATALOGUE, each)))
     assert all(decode(encode(event.envelope)) == event.envelope for event in events)

@@ -38,10 +38,7 @@ def one_by_one(rows: Shard, gamma: float, gae_lambda: float) -> np.ndarray:
 
 @st.composite
 def trajectories(draw) -> Shard:
-    """Draw rows of some games in any order.
-
-    The part of each seat ends, perhaps more than once.
-    """
+    """Draw rows of some games in any order. The part of each seat ends, perhaps more than once."""
     lengths = draw(st.lists(st.lists(st.integers(0, 6), min_size=2, max_size=4), min_size=1, max_size=5))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     cells = [(game, seat, k, n) for game, seats in enumerate(lengths) for seat, n in enumerate(seats) for k in range(n)]

@@ -24,10 +24,7 @@ SEEDS = st.integers(0, 2**62)
 
 @CONFIGS
 def test_check_of_a_game_finds_nothing(config: GameConfig) -> None:
-    """Check legality, seeds, perspective, outcomes, truncation and symmetries.
-
-    The check also replays games by the rules alone.
-    """
+    """Check legality, seeds, perspective, outcomes, truncation and symmetries."""
 
     @settings(max_examples=3)
     @given(SEEDS)

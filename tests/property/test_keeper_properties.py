@@ -16,10 +16,7 @@ SETTINGS = hasty().replace(league=hasty().league.model_validate({"admission": SC
 
 @cache
 def history(seed: int):
-    """Return a generated run with short leagues, full of troubles.
-
-    It ends where nothing of the league is under way.
-    """
+    """Return a generated run with short leagues, full of troubles. It ends where nothing of the league is under way."""
     events = list(generated(3_000, seed=seed, settings=SETTINGS, trouble=10))
     recorded = {event.id for event in events}
     concluded = Fold((LeagueKeeper,)).feed(events).conclusions

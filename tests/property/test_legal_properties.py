@@ -40,11 +40,7 @@ def test_selected_rows_are_those_of_the_mask(mask: np.ndarray, data: st.DataObje
     rows = len(mask)
     numbers = st.lists(st.integers(0, rows - 1), max_size=9) if rows else st.just([])
     chosen = data.draw(
-        st.one_of(
-            st.slices(rows),
-            arrays(np.bool_, rows),
-            numbers.map(lambda listed: np.array(listed, dtype=np.int64)),
-        )
+        st.one_of(st.slices(rows), arrays(np.bool_, rows), numbers.map(lambda listed: np.array(listed, dtype=np.int64)))
     )
     np.testing.assert_array_equal(np.asarray(LegalActions.of(mask)[chosen]), mask[chosen])
 

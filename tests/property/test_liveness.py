@@ -100,10 +100,7 @@ class ConstantRun:
         self._say(RunConfigured(run_id="run", settings=settings.model_dump(mode="json")))
 
     def run(self, rounds: int) -> None:
-        """Play rounds of answers, signs of life and a tick.
-
-        A round lasts as long as two sweeps are apart at most.
-        """
+        """Play rounds of answers, signs of life and a tick. A round lasts as long as two sweeps are apart at most."""
         for _ in range(rounds):
             self._now_us += self._round_us
             asked, self._open = self._open[:ANSWERS_A_ROUND], self._open[ANSWERS_A_ROUND:]
@@ -157,12 +154,7 @@ class ConstantRun:
             case SelfplayRequested(worker=worker, games=games) if self._trouble != "no games":
                 rows = most_rows(state_of({}, key), self.settings) * 4
                 shard = ShardRef(
-                    key=sha(event.id),
-                    rows=rows,
-                    games=games,
-                    model=asked.model,
-                    seed=asked.seed,
-                    worker=worker,
+                    key=sha(event.id), rows=rows, games=games, model=asked.model, seed=asked.seed, worker=worker
                 )
                 yield played().replace(request_id=event.id, probe=asked.probe, shard=shard)
             case SelfplayComplete(request_id=request, shard=shard, probe=probe):
@@ -238,10 +230,7 @@ def is_boosted(run: ConstantRun, key: str) -> bool:
 @EXAMPLES
 @given(data=st.data())
 def test_nothing_stands_still_whatever_settings_and_quality(trouble: str | None, data: st.DataObject) -> None:
-    """Without troubles, a configuration of sufficient quality trains; others are boosted.
-
-    With troubles, its status names what it waits for.
-    """
+    """Without troubles, a configuration of sufficient quality trains; others are boosted."""
     chosen = data.draw(run_settings())
     quality = data.draw(st.floats(0, 1) | st.sampled_from([0.3, 0.5, 0.55, 0.6]))
     run = ConstantRun(chosen, quality, trouble, heuristic=data.draw(st.sampled_from([0.0, 0.5, 0.95])))

@@ -24,10 +24,7 @@ def _saved(outcome: Outcome) -> dict[tuple[str, str], bytes]:
 
 
 def _texts(rows: dict[str, Row]) -> dict[str, str]:
-    """Return rows as JSON.
-
-    As JSON, 1 and 1.0 differ, though they are equal.
-    """
+    """Return rows as JSON. As JSON, 1 and 1.0 differ, though they are equal."""
     return {key: row.to_json() for key, row in rows.items()}
 
 
@@ -45,10 +42,7 @@ def test_the_rows_of_a_run_are_written_again_as_they_were_read():
 @settings(max_examples=25)
 @given(data=st.data())
 def test_killed_anywhere_it_comes_to_the_same_conclusions(spec, data):
-    """Each conclusion has its own id and names its cause.
-
-    Wanted jobs follow from saved rows. One test checks all this, because drawing histories takes most of the time.
-    """
+    """Each conclusion has its own id and names its cause. Wanted jobs follow from saved rows."""
     events = data.draw(histories(spec.reads))
     cut = data.draw(st.integers(0, len(events)))
     whole = Fold(spec.factories(PLACE))

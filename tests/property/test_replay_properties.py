@@ -59,10 +59,7 @@ OFTEN = st.integers(0, 4).map(bool)
 
 
 def _both_ways(events: Sequence[Event[Payload]]) -> tuple[Report, list[Report]]:
-    """Return the reports of controllers hosted together and apart.
-
-    Checks that their rows and conclusions agree.
-    """
+    """Return the reports of controllers hosted together and apart. Checks that their rows and conclusions agree."""
     together, apart = replayed(events), replayed_apart(events)
     assert together.tables() == {name: rows for one in apart for name, rows in one.tables().items()}
     whole, parts = together.report(len(events)), [one.report(len(events)) for one in apart]
@@ -114,10 +111,7 @@ class Scene(NamedTuple):
 
 @st.composite
 def _scenes(draw: st.DrawFn) -> list[Scene]:
-    """Draw facts, most of them answers to what the controllers want.
-
-    Their ids are the same in the live run.
-    """
+    """Draw facts, most of them answers to what the controllers want. Their ids are the same in the live run."""
     facts = draw(stories(FACTS, max_size=30)).said
     return [
         Scene(fact, (fact.recorded_us - before.recorded_us) / 1e6, draw(OFTEN), not draw(OFTEN))

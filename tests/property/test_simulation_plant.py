@@ -53,16 +53,11 @@ def pupil(plant: PlantSettings, seed: int) -> Pupil:
     return Pupil(plant, KEY, np.random.default_rng(seed))
 
 
-@given(curves, strengths, experiences, experiences)
-def test_more_experience_never_teaches_less(curve, strength, one, other) -> None:
-    less, more = sorted((one, other))
-    assert 0 <= gain(curve, strength, less) <= gain(curve, strength, more)
-
-
-@given(curves, strengths, strengths, experiences)
-def test_the_stronger_gain_less(curve, one, other, experience) -> None:
-    weaker, stronger = sorted((one, other))
-    assert gain(curve, stronger, experience) <= gain(curve, weaker, experience) * (1 + 1e-9)
+@given(curves, strengths, strengths, experiences, experiences)
+def test_gains_grow_with_experience_and_shrink_with_strength(curve, one, other, some, another) -> None:
+    (weaker, stronger), (less, more) = sorted((one, other)), sorted((some, another))
+    assert 0 <= gain(curve, weaker, less) <= gain(curve, weaker, more)
+    assert gain(curve, stronger, more) <= gain(curve, weaker, more) * (1 + 1e-9)
 
 
 @given(curves, strengths, st.floats(0, 1e6))

@@ -60,10 +60,7 @@ def test_a_jump_that_is_corrected_in_time_leaves_no_trace(jump: int, lasts: int)
 
 @given(st.integers(SMALL_JUMP_US + 1, 400 * DAY_US))
 def test_a_lasting_jump_is_taken_and_its_correction_slows(jump: int) -> None:
-    """Correct a lasting jump.
-
-    The correction slows recorded time, which would otherwise be frozen for as long as the jump.
-    """
+    """Correct a lasting jump."""
     taken = run([(SECOND_US, jump)] * 62)
     assert taken[-1][0] == taken[-1][1].now_us
     assert [time.relation for _, time in taken].count("ahead") == HOLD_US // SECOND_US

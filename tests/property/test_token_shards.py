@@ -1,7 +1,4 @@
-"""Shards of answers, which are restored or refused, and tries.
-
-Tries lead to legal answers alone.
-"""
+"""Shards of answers, which are restored or refused, and tries. Tries lead to legal answers alone."""
 
 from random import Random
 from typing import Any
@@ -114,10 +111,7 @@ class Stripping(Letters):
 
 
 class Folding(Letters):
-    """A tokenizer that writes any text as one token.
-
-    The token is read as the text that was written last.
-    """
+    """A tokenizer that writes any text as one token. The token is read as the text that was written last."""
 
     def encode(self, text: str) -> list[int]:
         self.last = text
@@ -143,10 +137,7 @@ def test_trie_of_answers_that_tokens_confuse_is_refused(codec: Letters, options:
 
 
 @settings(max_examples=25)
-@given(
-    st.lists(st.text("ab ", min_size=1, max_size=5), min_size=1, max_size=8, unique=True),
-    st.integers(0, 2**32),
-)
+@given(st.lists(st.text("ab ", min_size=1, max_size=5), min_size=1, max_size=8, unique=True), st.integers(0, 2**32))
 def test_tries_lead_to_every_legal_answer_and_no_other(words: list[str], seed: int) -> None:
     rng = Random(seed)
     answers = OneOf(tuple(f"{word}\n" for word in words))

@@ -8,12 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.config import PARAMETERS
-from app.controllers import (
-    EvaluationFeedbackHandler,
-    FeedbackLoopController,
-    FeedbackState,
-    GauntletFeedbackController,
-)
+from app.controllers import EvaluationFeedbackHandler, FeedbackLoopController, FeedbackState, GauntletFeedbackController
 from app.controllers.fold import Fold
 from app.controllers.state import state_of
 from app.core import derive_id

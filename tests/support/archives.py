@@ -19,10 +19,7 @@ class ArchivedJournal(SqliteJournal):
 
 
 def record_of(first: int, bodies: Sequence[bytes], *, kinds: Mapping[int, str] | None = None, at: int = 0) -> Record:
-    """Seal events at the positions from ``first`` on.
-
-    The position of an event also stands for the hash of its id.
-    """
+    """Seal events at the positions from ``first`` on. The position of an event also stands for the hash of its id."""
     builder = FrameBuilder("trainer@a")
     for position, body in enumerate(bodies, first):
         builder.add([Draft(position, (kinds or {}).get(position, "a"), "", body)])

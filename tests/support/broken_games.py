@@ -1,10 +1,8 @@
-"""A sound custom game, and games and tables with one fault each.
-
-A fault breaks one rule of the contract.
-"""
+"""A sound custom game, and games and tables with one fault each. A fault breaks one rule of the contract."""
 
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +14,7 @@ _DRAWN = count()
 
 
 class Race(Game):
-    """The first seat to reach the goal wins.
-
-    Each move adds 1 to 3 to a sum that begins at random.
-    """
+    """The first seat to reach the goal wins. Each move adds 1 to 3 to a sum that begins at random."""
 
     version = 3
     players = 2
@@ -47,10 +42,7 @@ class Race(Game):
 
 
 class Three(Race):
-    """A race of three seats.
-
-    The loser is the seat after the winner, and the third seat draws.
-    """
+    """A race of three seats. The loser is the seat after the winner, and the third seat draws."""
 
     players = 3
 
@@ -65,10 +57,7 @@ class Three(Race):
 
 
 class Planes(Race):
-    """A race with a built-in player and planes of small whole numbers.
-
-    The planes are its observations.
-    """
+    """A race with a built-in player and planes of small whole numbers. The planes are its observations."""
 
     planes = (1, 1, GOAL)
     observation_type = np.uint8
@@ -92,27 +81,11 @@ class ScaledChips(Chips):
     scale = [1] * GOAL + [100]
 
 
-class ScaledToNothing(Race):
-    scale = 0
-
-
-class ScaledInPart(Race):
-    scale = (1, 2, 3)
-
-
-class ScaledInWords(Race):
-    scale = "255"
-
-
 class Doubter:
     against = "a doubter"
 
     def failures(self, record):
         return [f"{len(record.history)} moves are too many"]
-
-
-class Doubted(Race):
-    checker = Doubter
 
 
 class Undecided(Race):
@@ -133,74 +106,74 @@ class Undecided(Race):
         return self.moves == 2
 
 
-# Classes that break a rule.
-
-
 class Nameless(Game):
     version, players, actions, observation_size = 1, 2, 3, 1
 
     def reset(self, rng): ...
 
 
-class Unversioned(Race):
-    version = None
+def _broken(base: type, **faults: dict[str, Any]) -> None:
+    """Define subclasses by name, each by the members that differ."""
+    globals().update({name: type(name, (base,), members) for name, members in faults.items()})
 
 
-class Crowded(Race):
-    players = 8
+def _raising(error: Exception) -> Any:
+    """Return a method that raises."""
+
+    def fail(*_: Any) -> None:
+        raise error
+
+    return fail
 
 
-class Flat(Race):
-    planes = (2, 3, 4)
-
-
-class Listed(Race):
-    planes = [1, 1, GOAL]  # noqa: RUF012 - the mistake
-
-
-class PlanesInWords(Race):
-    planes = "3 x 3"
-
-
-class Asymmetric(Race):
-    symmetries = ("left_right",)
-
-
-class Negative(Race):
-    planes = (-1, -1, GOAL)
-
-
-class OtherType(Race):
-    observation_type = np.int64
-
-
-class Lopsided(Race):
-    symmetries = (Symmetry("twice", np.zeros(GOAL + 1, dtype=int), np.arange(MOST), np.arange(MOST)),)
-
-
-class SeatTwo(Race):
-    def seat(self):
-        return 2 if self.total > 4 else super().seat()
-
-
-class NoMoves(Race):
-    def legal(self):
-        return [] if self.total > 4 else super().legal()
-
-
-class Masked(Race):
-    def legal(self):
-        return np.arange(MOST) < GOAL - self.total
-
-
-class Beyond(Race):
-    def legal(self):
-        return range(MOST + 1)
-
-
-class Twice(Race):
-    def legal(self):
-        return [0, 1, 1]
+_broken(
+    Race,
+    ScaledToNothing={"scale": 0},
+    ScaledInPart={"scale": (1, 2, 3)},
+    ScaledInWords={"scale": "255"},
+    Doubted={"checker": Doubter},
+    Unversioned={"version": None},
+    Crowded={"players": 8},
+    Flat={"planes": (2, 3, 4)},
+    Listed={"planes": [1, 1, GOAL]},
+    PlanesInWords={"planes": "3 x 3"},
+    Asymmetric={"symmetries": ("left_right",)},
+    Negative={"planes": (-1, -1, GOAL)},
+    OtherType={"observation_type": np.int64},
+    Lopsided={"symmetries": (Symmetry("twice", np.zeros(GOAL + 1, dtype=int), np.arange(MOST), np.arange(MOST)),)},
+    Mirrored={
+        "symmetries": (symmetry("swapped", np.arange(GOAL + 1), np.array([0, 2, 1])),)
+    },  # it has no such symmetry
+    SeatTwo={"seat": lambda self: 2 if self.total > 4 else Race.seat(self)},
+    NoMoves={"legal": lambda self: [] if self.total > 4 else Race.legal(self)},
+    Masked={"legal": lambda self: np.arange(MOST) < GOAL - self.total},
+    Beyond={"legal": lambda self: range(MOST + 1)},
+    Twice={"legal": lambda self: [0, 1, 1]},
+    Uncopied={"searchable": True, "__deepcopy__": lambda self, memo: self},
+    Uninitialised={"__init__": _raising(OSError("no licence"))},
+    Short={"observe": lambda self, seat: [1.0, 2.0]},
+    Worded={"observe": lambda self, seat: ["one"] * (GOAL + 1)},
+    Infinite={"observe": lambda self, seat: [float("inf")] * (GOAL + 1)},
+    OneReturn={"returns": lambda self: 1},
+    Staked={"outcome_scale": 5, "returns": lambda self: [4 * outcome for outcome in Race.returns(self)]},
+    Drawn={"returns": lambda self: (0, 0)},
+    Fixed={"returns": lambda self: (1, -1)},
+    Over={"seat": lambda self: None, "returns": lambda self: (0, 0)},
+    Plural={"outcome_scales": 5},
+    Helpful={"player": 0, "seats": (0, 1), "_symmetry": None},  # these names resemble only names that it defines
+    Free={"outcome_scale": 0},
+    BigReturns={"returns": lambda self: (2, -2)},
+    Generous={"returns": lambda self: (1, 0)},
+    Endless={"seat": lambda self: self.mover, "legal": lambda self: range(MOST)},
+    ForcedForEver={"seat": lambda self: self.mover, "legal": lambda self: [0]},
+)
+_broken(
+    Planes,
+    Large={"observe": lambda self, seat: [256] * (GOAL + 1)},
+    Speechless={"heuristic": staticmethod(lambda obs, mask: np.zeros(len(obs), dtype=np.float32))},
+    Hopeless={"heuristic": staticmethod(lambda obs, mask: np.full(mask.shape, -np.inf))},
+    Raising={"heuristic": staticmethod(_raising(ZeroDivisionError("nobody")))},
+)
 
 
 class Falling(Race):
@@ -208,110 +181,6 @@ class Falling(Race):
         super().play(action)
         if self.total > 4:
             raise KeyError("four")
-
-
-class Uncopied(Race):
-    searchable = True
-
-    def __deepcopy__(self, memo):
-        return self
-
-
-class Uninitialised(Race):
-    def __init__(self):
-        raise OSError("no licence")
-
-
-class Short(Race):
-    def observe(self, seat):
-        return [1.0, 2.0]
-
-
-class Worded(Race):
-    def observe(self, seat):
-        return ["one"] * (GOAL + 1)
-
-
-class Infinite(Race):
-    def observe(self, seat):
-        return [float("inf")] * (GOAL + 1)
-
-
-class Large(Planes):
-    def observe(self, seat):
-        return [256] * (GOAL + 1)
-
-
-class OneReturn(Race):
-    def returns(self):
-        return 1
-
-
-class Staked(Race):
-    outcome_scale = 5
-
-    def returns(self):
-        return [4 * outcome for outcome in super().returns()]
-
-
-class Drawn(Race):
-    def returns(self):
-        return (0, 0)
-
-
-class Fixed(Race):
-    def returns(self):
-        return (1, -1)
-
-
-class Over(Race):
-    def seat(self):
-        return None
-
-    def returns(self):
-        return (0, 0)
-
-
-class Plural(Race):
-    outcome_scales = 5
-
-
-class Helpful(Race):
-    """Its own names resemble only names that it defines."""
-
-    player = 0
-    seats = (0, 1)
-    _symmetry = None
-
-
-class Free(Race):
-    outcome_scale = 0
-
-
-class BigReturns(Race):
-    def returns(self):
-        return (2, -2)
-
-
-class Generous(Race):
-    def returns(self):
-        return (1, 0)
-
-
-class Endless(Race):
-    def seat(self):
-        return self.mover
-
-    def legal(self):
-        return range(MOST)
-
-
-class ForcedForEver(Race):
-    def seat(self):
-        return self.mover
-
-    def legal(self):
-        return [0]
 
 
 class Forgetful(Race):
@@ -337,30 +206,6 @@ class Watched(Race):
         seen = super().observe(seat)
         self.total += self.total < GOAL - MOST
         return seen
-
-
-class Mirrored(Race):
-    """Names a symmetry that it does not have."""
-
-    symmetries = (symmetry("swapped", np.arange(GOAL + 1), np.array([0, 2, 1])),)
-
-
-class Speechless(Planes):
-    @staticmethod
-    def heuristic(obs, mask):
-        return np.zeros(len(obs), dtype=np.float32)
-
-
-class Hopeless(Planes):
-    @staticmethod
-    def heuristic(obs, mask):
-        return np.full(mask.shape, -np.inf)
-
-
-class Raising(Planes):
-    @staticmethod
-    def heuristic(obs, mask):
-        raise ZeroDivisionError("nobody")
 
 
 # Factories of tables, most of which break a rule.
@@ -391,11 +236,6 @@ class Race16Masks(Race16):
         obs, mask = super().observe(slots)
         mask[:, 0] &= ~mask[:, 2]
         return obs, mask
-
-
-class RefusesAll(Race16):
-    def step(self, slots, actions):
-        raise IllegalAction(int(actions[0]), int(slots[0]), [])
 
 
 class HalfPlayed(Race16):
@@ -445,11 +285,6 @@ class AsksForced(Race16):
         return obs, mask
 
 
-class EarlyReturns(Race16):
-    def returns(self):
-        return super().returns() + np.float32([0.5, -0.5])
-
-
 class CutReturns(Race16):
     def __init__(self, config, slots):
         super().__init__(config, slots)
@@ -457,16 +292,6 @@ class CutReturns(Race16):
 
     def returns(self):
         return np.where(self.truncated()[:, None], np.float32([1, -1]), super().returns())
-
-
-class LargeReturns(Race16):
-    def returns(self):
-        return 3 * super().returns()
-
-
-class UnevenReturns(Race16):
-    def returns(self):
-        return np.abs(super().returns())
 
 
 class Unlimited(Race16):
@@ -495,35 +320,6 @@ class Neighbours(Race16):
                 self._histories[slot].append(0)
 
 
-class WideSeats(Race16):
-    def seats(self):
-        return super().seats().astype(np.int64)
-
-
-class SeatNine(Race16):
-    def seats(self):
-        return np.where(super().seats() == 1, 9, super().seats()).astype(np.int8)
-
-
-class ByteObservations(Race16):
-    def view(self, slots, seats):
-        return super().view(slots, seats).astype(np.uint8)
-
-
-class Careless(Race16):
-    """Begins all slots with the first seed."""
-
-    def reset(self, slots, seeds):
-        super().reset(slots, [seeds[0]] * len(slots))
-
-
-class Renumbered(Race16):
-    """Its history does not hold the numbers of the actions."""
-
-    def history(self, slot):
-        return [MOST - action for action in super().history(slot)]
-
-
 class Crashing(Race16):
     def step(self, slots, actions):
         if len(self._histories[0]) > 1:
@@ -544,36 +340,33 @@ class NoSpec(Race16):
         self.spec = "race"
 
 
-class Unsearchable(Race16):
-    copy_from = branch = None
-
-    def description(self):
-        return replace(super().description(), searchable=True)
+def _described(**changes: Any) -> dict[str, Any]:
+    """Return the members of a table with another description."""
+    return {"description": lambda self: replace(Race16.description(self), **changes)}
 
 
-class Unnamed(Race16):
-    def description(self):
-        return replace(super().description(), rules_version="")
+def _refuse(self, slots, actions):
+    raise IllegalAction(int(actions[0]), int(slots[0]), [])
 
 
-class Unscaled(Race16):
-    def description(self):
-        return replace(super().description(), scale=None)
-
-
-class Levelled(Race16):
-    def description(self):
-        return replace(super().description(), levels=("easy",))
-
-
-class Earning(Race16):
-    def earnd(self, slots, seats):
-        return np.ones(len(slots), np.float32)
-
-
-class Champion(Race16):
-    def description(self):
-        return replace(super().description(), levels={"champion": Planes.heuristic})
+_broken(
+    Race16,
+    RefusesAll={"step": _refuse},
+    EarlyReturns={"returns": lambda self: Race16.returns(self) + np.float32([0.5, -0.5])},
+    LargeReturns={"returns": lambda self: 3 * Race16.returns(self)},
+    UnevenReturns={"returns": lambda self: np.abs(Race16.returns(self))},
+    WideSeats={"seats": lambda self: Race16.seats(self).astype(np.int64)},
+    SeatNine={"seats": lambda self: np.where(Race16.seats(self) == 1, 9, Race16.seats(self)).astype(np.int8)},
+    ByteObservations={"view": lambda self, slots, seats: Race16.view(self, slots, seats).astype(np.uint8)},
+    Careless={"reset": lambda self, slots, seeds: Race16.reset(self, slots, [seeds[0]] * len(slots))},
+    Renumbered={"history": lambda self, slot: [MOST - action for action in Race16.history(self, slot)]},
+    Unsearchable={"copy_from": None, "branch": None, **_described(searchable=True)},
+    Unnamed=_described(rules_version=""),
+    Unscaled=_described(scale=None),
+    Levelled=_described(levels=("easy",)),
+    Champion=_described(levels={"champion": Planes.heuristic}),
+    Earning={"earnd": lambda self, slots, seats: np.ones(len(slots), np.float32)},
+)
 
 
 def failing(config, slots):

@@ -30,10 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class StepClock:
-    """A clock that a test moves.
-
-    Its time of day may be set back; its monotonic time then stands still.
-    """
+    """A clock that a test moves. Its time of day may be set back; its monotonic time then stands still."""
 
     def __init__(self) -> None:
         self.seconds = self._latest = 0.0
@@ -92,10 +89,7 @@ def spawn(*arguments: object, file: str) -> subprocess.Popen[str]:
 
 @contextmanager
 def program(*arguments: object, file: str = __file__) -> Iterator[subprocess.Popen[str]]:
-    """Run a program of a file, by default of this one.
-
-    A program that still runs at the end is killed.
-    """
+    """Run a program of a file, by default of this one. A program that still runs at the end is killed."""
     process = spawn(*arguments, file=file)
     try:
         yield process
@@ -125,10 +119,7 @@ FLYBALL = (sys.executable, "-m", "app.cli")
 
 @contextmanager
 def broker_daemon(folder: Path) -> Iterator[None]:
-    """Run the broker of a run folder until the context ends.
-
-    It hardly ever ticks, and must not write to stderr.
-    """
+    """Run the broker of a run folder until the context ends. It hardly ever ticks, and must not write to stderr."""
     (folder / "flyball.toml").write_text("tick_seconds = 100000\n")
     endpoint = bus_endpoint(RunFolder(folder), Deployment())
     command = (*FLYBALL, "--run", str(folder), "daemon", "run", "broker")
@@ -216,10 +207,7 @@ async def _publish(folder: Path, who: str, count: int) -> None:
 
 
 async def _follow(folder: Path, count: int) -> None:
-    """Read ``count`` events from the start, each once and in order.
-
-    Fails otherwise.
-    """
+    """Read ``count`` events from the start, each once and in order. Fails otherwise."""
     bus = ZmqBus(address(folder), producer="follower")
     async with bus.subscribe(after=0) as subscription:
         _say("ready")

@@ -1,7 +1,4 @@
-"""One epoch of PPO as in CleanRL's ppo.py.
-
-Logits are masked, and the value loss is clipped.
-"""
+"""One epoch of PPO as in CleanRL's ppo.py. Logits are masked, and the value loss is clipped."""
 
 import numpy as np
 import torch
@@ -13,10 +10,7 @@ from app.learning.samples import Samples
 
 
 def cleanrl_epoch(learner: nn.Module, samples: Samples, settings: PpoSettings) -> None:
-    """Train ``learner`` in place, with a new optimiser.
-
-    The samples are on its device.
-    """
+    """Train ``learner`` in place, with a new optimiser. The samples are on its device."""
     optimizer = torch.optim.Adam(learner.parameters(), lr=settings.learning_rate, eps=1e-5)
     indices, clipped = np.arange(len(samples)), []
     np.random.default_rng(1).shuffle(indices)

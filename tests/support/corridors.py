@@ -42,10 +42,7 @@ class Corridor(gymnasium.Env[np.ndarray, int]):
 
 
 class BrokenCorridor(Corridor):
-    """An environment that raises when made, reset or stepped.
-
-    Its id says when.
-    """
+    """An environment that raises when made, reset or stepped. Its id says when."""
 
     def __init__(self, broken: str) -> None:
         super().__init__()

@@ -34,10 +34,7 @@ def append(folder: Path, events: Sequence[Event[Any]]) -> None:
 
 @contextmanager
 def served(folder: Path, token: str | None = None, port: int = 0) -> Iterator[str]:
-    """Serve the dashboard of a run in a thread; yield its URL.
-
-    The URL has no slash at its end.
-    """
+    """Serve the dashboard of a run in a thread; yield its URL. The URL has no slash at its end."""
     app = dashboard_of(folder, token)
     loops: list[asyncio.AbstractEventLoop] = []
     with listen(DashboardSettings(port=port)) as socket:

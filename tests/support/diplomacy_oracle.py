@@ -13,10 +13,7 @@ from app.games.diplomacy.standard import STANDARD
 
 
 def lively_orders(position: Position, rng: random.Random) -> list[list[Order]]:  # noqa: C901
-    """Return random orders of all powers.
-
-    Many of them support or convoy other orders.
-    """
+    """Return random orders of all powers. Many of them support or convoy other orders."""
     legal = [legal_orders(position, power) for power in range(len(position.board.powers))]
     if position.phase.kind == ADJUSTMENTS:
         return [adjustments(position, power, legal[power], rng) for power in range(len(legal))]
@@ -45,10 +42,7 @@ def fits(province_of, order, chosen):
 
 
 def differs_by_decision(position, province, order, chosen):
-    """Return whether the package deliberately judges a support differently.
-
-    See ADR-050.
-    """
+    """Return whether the package deliberately judges a support differently. See ADR-050."""
     if order.kind != SUPPORT or order.to == NOWHERE:
         return False
     board = position.board
@@ -68,10 +62,7 @@ def adjustments(position, power, legal, rng):
 
 
 def ours(position: Position):
-    """Return a position's units, retreats, centres and builds.
-
-    They have the package's names.
-    """
+    """Return a position's units, retreats, centres and builds. They have the package's names."""
     board, places = position.board, position.board.locations
     units, retreats, centers, builds = {}, {}, {}, {}
     for power, name in enumerate(board.powers):
@@ -87,10 +78,7 @@ def ours(position: Position):
 
 
 def occupied_by(game):
-    """Return the codes of the provinces with undislodged units.
-
-    The units are those in the package's position.
-    """
+    """Return the codes of the provinces with undislodged units. The units are those in the package's position."""
     return {unit[2:5] for units in game.get_state()["units"].values() for unit in units if unit[0] != "*"}
 
 

@@ -39,10 +39,7 @@ HOUR = 3600.0
 
 
 def run_settings(*keys: str, **feedback: Any) -> RunSettings:
-    """Return the settings of a run.
-
-    Keyword arguments are parts of the feedback settings, as nested dictionaries.
-    """
+    """Return the settings of a run. Keyword arguments are parts of the feedback settings, as nested dictionaries."""
     configs = tuple(GAMES[key] for key in keys or (KEY,))
     return RunSettings(configs=configs, feedback=FeedbackSettings.model_validate(feedback))
 
@@ -92,10 +89,7 @@ class Driven:
         return found
 
     def settle(self, model: str = OLD, step: int = 0, *, key: str = KEY, at: float = 0.0) -> list[Any]:
-        """Distribute a new current model, with nothing under way.
-
-        Returns the resulting decisions.
-        """
+        """Distribute a new current model, with nothing under way. Returns the resulting decisions."""
         return self.feed(*settled(self.state(key).lineage, model, step), key=key, at=at)
 
     def record(self, *envelopes: Envelope[Payload]) -> list[Any]:
@@ -117,10 +111,7 @@ class Driven:
 
 
 class DrivenWorker:
-    """A worker in a Fold, fed with one fact at a time.
-
-    Its jobs are only listed, and never run.
-    """
+    """A worker in a Fold, fed with one fact at a time. Its jobs are only listed, and never run."""
 
     def __init__(self, worker: type[Worker[Any]], settings: RunSettings | None = None, *, node: str = "laptop") -> None:
         self.fold = Fold((partial(worker, place=WorkerPlace(f"{worker.name}@{node}", node, "store")),))
@@ -156,38 +147,42 @@ class DrivenWorker:
         return state_of(self.fold.states, key)
 
     def jobs(self) -> Sequence[Job[Any]]:
-        """Return the jobs that should run now.
-
-        As in the host, only rows that have a cause count.
-        """
+        """Return the jobs that should run now. As in the host, only rows that have a cause count."""
         return tuple(self.worker.jobs({key: row for key, row in self.rows.items() if row.cause}, self.fold.states))
 
 
-def match(
-    score: float,
-    games: int = 100,
+def match_of(
+    wins: int,
+    draws: int,
+    losses: int,
     opponent: str = "random",
     elo: float = 0.0,
     model: str | None = None,
     players: int = 2,
 ) -> MatchResult:
-    """Return a match without draws, but for half a game."""
-    wins = int(score * games + 1e-9)  # 0.29 * 100 is less than 29
+    """Return a match of untruncated, distinct games."""
+    games = wins + draws + losses
     return MatchResult(
         opponent=opponent,
         opponent_model=model,
         opponent_elo=elo,
         games=games,
         wins=wins,
-        draws=0,
-        losses=games - wins,
+        draws=draws,
+        losses=losses,
         truncated=0,
         distinct_games=games,
-        score=Rate.of(score * games, games),
+        score=Rate.of(wins + draws / 2, games),
         outcome=None,
-        rotations=rotations(wins, 0, games - wins, players),
+        rotations=rotations(wins, draws, losses, players),
         graded=None,
     )
+
+
+def match(score: float, games: int = 100, opponent: str = "random", **more: Any) -> MatchResult:
+    """Return a match without draws, but for half a game."""
+    wins = int(score * games + 1e-9)  # 0.29 * 100 is less than 29
+    return match_of(wins, 0, games - wins, opponent, **more).replace(score=Rate.of(score * games, games))
 
 
 def rated(
@@ -210,34 +205,8 @@ def rated(
 
 def gated(wins: int, draws: int, losses: int, model: str = NEW, champion: str = OLD) -> EvaluationCompleted:
     """Return a round of gate games."""
-    games = wins + draws + losses
-    played = MatchResult(
-        opponent="champion",
-        opponent_model=champion,
-        opponent_elo=0.0,
-        games=games,
-        wins=wins,
-        draws=draws,
-        losses=losses,
-        truncated=0,
-        distinct_games=games,
-        score=Rate.of(wins + draws / 2, games),
-        outcome=None,
-        rotations=rotations(wins, draws, losses),
-        graded=None,
-    )
-    return EvaluationCompleted(
-        request_id="g",
-        purpose="gate",
-        model=model,
-        step=1,
-        results=(played,),
-        elo=0.0,
-        elo_stderr=9.0,
-        lost_games=0,
-        undecided_games=0,
-        seconds=1,
-    )
+    played = match_of(wins, draws, losses, "champion", model=champion)
+    return rated(0.0, played, model=model, stderr=9.0).replace(request_id="g", purpose="gate")
 
 
 def trained(model: str = NEW, parent: str | None = OLD, step: int = 1, **metrics: float) -> TrainingCompleted:

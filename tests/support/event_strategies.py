@@ -49,12 +49,7 @@ def _json() -> SearchStrategy[Any]:
 def _floats(bounds: Mapping[str, float]) -> SearchStrategy[float]:
     lower, upper = bounds.get("gt", bounds.get("ge")), bounds.get("lt", bounds.get("le"))
     return st.floats(
-        lower,
-        upper,
-        exclude_min="gt" in bounds,
-        exclude_max="lt" in bounds,
-        allow_nan=False,
-        allow_infinity=False,
+        lower, upper, exclude_min="gt" in bounds, exclude_max="lt" in bounds, allow_nan=False, allow_infinity=False
     )
 
 

@@ -1,7 +1,4 @@
-"""A custom network that fails in the second process of a training.
-
-Its options say how it fails.
-"""
+"""A custom network that fails in the second process of a training. Its options say how it fails."""
 
 import os
 import signal

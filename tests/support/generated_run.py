@@ -15,18 +15,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from driving import folded
-from rotations import rotations
+from driving import folded, match_of, rated
 
 from app.config import GAMES, LAPTOP, PROFILES, RunSettings
 from app.controllers.fold import Fold
-from app.core import BROKER, RANDOM, Elo, Rate, expected_score
+from app.core import BROKER, RANDOM, Elo, expected_score
 from app.events import (
     ClockTick,
     DaemonReady,
     DaemonStarted,
     Envelope,
-    EvaluationCompleted,
     EvaluationFailed,
     EvaluationRequested,
     Event,
@@ -87,22 +85,13 @@ def cluster(nodes: int = 36) -> RunSettings:
 
 
 def hasty() -> RunSettings:
-    """Return settings that turn the hours of a run into minutes.
-
-    Controllers check, act and cool down sooner.
-    """
+    """Return settings that turn the hours of a run into minutes. Controllers check, act and cool down sooner."""
     soon = {"cooldown_hours": 0.01}
     return laptop(
         selfplay_workers=(f"{WORKER}@laptop", f"{WORKER}@other"),
         feedback={
-            "stall": {
-                "check_seconds": 5,
-                "window_hours": 0.02,
-                "boost_hours": 0.01,
-                "velocity": 4000.0,
-                "precision": 4000.0,
-                "confidence": 1.0,
-            },
+            "stall": {"check_seconds": 5, "window_hours": 0.02, "boost_hours": 0.01, "confidence": 1.0}
+            | dict.fromkeys(("velocity", "precision"), 4000.0),
             "gauntlet": soon,
             "learning_rate": soon,
             "curriculum": {"rebalance_seconds": 20},
@@ -173,11 +162,8 @@ class StandIn:
             yield began, "training@laptop", complete
             return
         for epoch in range(1, request.epochs + 1):
-            yield (
-                self._busy("training@laptop", now, 0.5),
-                "training@laptop",
-                self._progress(event, epoch, request.epochs),
-            )
+            done = self._busy("training@laptop", now, 0.5)
+            yield done, "training@laptop", self._progress(event, epoch, request.epochs)
         done = self._busy("training@laptop", now, 0.1)
         if self._happens(0.01):
             reason = self._random.choice(("diverged", "error"))
@@ -232,22 +218,9 @@ class StandIn:
         players = self._settings.config(event.subject).players
         met = self._opponents(event.subject, request)
         results = [self._match(request.model, name, other, games, players) for name, other, games in met]
-        yield (
-            done,
-            "evaluation@laptop",
-            EvaluationCompleted(
-                request_id=event.id,
-                purpose=request.purpose,
-                model=request.model,
-                step=request.step,
-                results=tuple(results),
-                elo=Elo(self._strength[request.model] + self._random.gauss(0, 20)),
-                elo_stderr=20.0,
-                lost_games=0,
-                undecided_games=0,
-                seconds=done,
-            ),
-        )
+        elo = Elo(self._strength[request.model] + self._random.gauss(0, 20))
+        result = rated(elo, *results, model=request.model, step=request.step)
+        yield done, "evaluation@laptop", result.replace(request_id=event.id, purpose=request.purpose, seconds=done)
 
     def _opponents(self, key: str, request: Asked) -> Iterable[tuple[str, str | None, int]]:
         """Iterate over a model's opponents: roles, models and numbers of games."""
@@ -265,21 +238,7 @@ class StandIn:
     def _match(self, model: str, name: str, opponent: str | None, games: int, players: int) -> MatchResult:
         expected = expected_score(self._strength[model] - self._strength[opponent])
         wins = sum(self._random.random() < expected for _ in range(games))
-        return MatchResult(
-            opponent=name,
-            opponent_model=opponent,
-            opponent_elo=Elo(self._strength[opponent]),
-            games=games,
-            wins=wins,
-            draws=0,
-            losses=games - wins,
-            truncated=0,
-            distinct_games=games,
-            score=Rate.of(wins, games),
-            outcome=None,
-            rotations=rotations(wins, 0, games - wins, players),
-            graded=None,
-        )
+        return match_of(wins, 0, games - wins, name, Elo(self._strength[opponent]), opponent, players)
 
     def _play(self, event: Event[Payload], request: SelfplayRequested, now: float) -> Iterable[Fact]:
         done = self._busy(request.worker, now, self._play_seconds)
@@ -309,11 +268,7 @@ class StandIn:
 
     def _inspect(self, event: Event[Payload], played: SelfplayComplete, now: float) -> Iterable[Fact]:
         done = self._busy("quality_monitor@laptop", now, 0.05)
-        about: dict[str, Any] = {
-            "request_id": played.request_id,
-            "worker": played.shard.worker,
-            "shard": played.shard.key,
-        }
+        about: Any = {"request_id": played.request_id, "worker": played.shard.worker, "shard": played.shard.key}
         if played.probe:
             yield done, "quality_monitor@laptop", NodeProbed(**about, score=0.85, error=None)
             return
@@ -334,10 +289,7 @@ class StandIn:
 
 
 class GeneratedRun:
-    """An endless run, as an iterable of its events.
-
-    The same arguments give the same events.
-    """
+    """An endless run, as an iterable of its events. The same arguments give the same events."""
 
     def __init__(
         self,

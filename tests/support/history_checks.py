@@ -25,10 +25,7 @@ RESULTS = (
 
 
 def check_history(events: list[Event[Payload]]) -> None:
-    """Check the order of events, and that nothing counts twice.
-
-    No event, no decision and no result may occur twice.
-    """
+    """Check the order of events, and that nothing counts twice. No event, no decision and no result may occur twice."""
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     recorded = [event.recorded_us for event in events]
     assert recorded == sorted(recorded)

@@ -1,7 +1,4 @@
-"""A stage for daemon hosts, with scripted engines.
-
-Its journal and its bus are in memory.
-"""
+"""A stage for daemon hosts, with scripted engines. Its journal and its bus are in memory."""
 
 import asyncio
 from collections import Counter
@@ -93,10 +90,7 @@ class Stage:
         return Host(spec, place, f"boot-{self.boots}", ports, Rhythm(0.05, 0.2))
 
     async def until(self, payload: type[Any], host: Host, count: int = 1) -> list[Any]:
-        """Run a host until ``count`` events of a type exist.
-
-        Returns all events of the type.
-        """
+        """Run a host until ``count`` events of a type exist. Returns all events of the type."""
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group, asyncio.timeout(20):
             running = group.create_task(host.run(stop))
@@ -106,10 +100,7 @@ class Stage:
         return self.of(payload)
 
     async def beats(self, host: Host, count: int = 1) -> list[Sign]:
-        """Run a host until it has shown ``count`` signs of life.
-
-        Returns these signs.
-        """
+        """Run a host until it has shown ``count`` signs of life. Returns these signs."""
         before, stop = len(self.signs), asyncio.Event()
         async with asyncio.TaskGroup() as group, asyncio.timeout(20):
             running = group.create_task(host.run(stop))

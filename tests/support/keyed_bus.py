@@ -17,10 +17,7 @@ NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 class KeyRing:
-    """A list of keys in a folder, with its names' key pairs.
-
-    ``access`` is the broker's access to the list.
-    """
+    """A list of keys in a folder, with its names' key pairs. ``access`` is the broker's access to the list."""
 
     def __init__(self, folder):
         self.path, self.head, self.pairs = folder / "allowed", new_pair(), {}

@@ -22,10 +22,7 @@ TARGETS = ("q_proj", "v_proj", "down_proj")
 
 @cache
 def turns(count: int, seed: int = 0) -> list[Turn]:
-    """Return turns of random games, six from each game.
-
-    No game is over before its seventh turn.
-    """
+    """Return turns of random games, six from each game. No game is over before its seventh turn."""
     games = ceil(count / 6)
     table, rng, found = TEXT_GAMES["connect_four"](games, None), Random(seed), []
     table.reset(range(games), range(games), [0] * games)

@@ -1,7 +1,4 @@
-"""Changes that other processes make to a league's file.
-
-The processes import this module, so it imports little.
-"""
+"""Changes that other processes make to a league's file. The processes import this module, so it imports little."""
 
 import os
 from functools import partial

@@ -1,7 +1,4 @@
-"""A cluster's shards, to measure how well a quarantine works.
-
-A good quarantine tells bad nodes from poor data.
-"""
+"""A cluster's shards, to measure how well a quarantine works. A good quarantine tells bad nodes from poor data."""
 
 from heapq import heappop, heappush
 

@@ -45,11 +45,6 @@ class Raising(Sets):
         raise ZeroDivisionError("no such rate")
 
 
-class Forgetful(Sets):
-    def done(self, rows, row, event, state):
-        return None
-
-
 class Writing(Sets):
     def done(self, rows, row, event, state):
         rows[event.subject] = row
@@ -58,16 +53,6 @@ class Writing(Sets):
 class Remembering(Sets):
     def done(self, rows, row, event, state):
         self.last = row
-
-
-class Rowless(Sets):
-    def done(self, rows, row, event, state):
-        return Step({event.subject: {"evaluations": 1}})
-
-
-class Mistyped(Sets):
-    def done(self, rows, row, event, state):
-        return Step({event.subject: Seen(evaluations=1.5)})
 
 
 class RowUndeclared(Sets):
@@ -82,21 +67,6 @@ class Longer(Seen, frozen=True):
     more: int = 1
 
 
-class Extending(Sets):
-    def done(self, rows, row, event, state):
-        return Step({event.subject: Longer()})
-
-
-class Generating(Sets):
-    def done(self, rows, row, event, state):
-        return Step({}, (Emission(self.decision(state)) for _ in range(1)))
-
-
-class Commaless(Sets):
-    def done(self, rows, row, event, state):
-        return Step({}, (Emission(self.decision(state))))
-
-
 class Consuming(Sets):
     """Takes its option out of the options, once and at each event."""
 
@@ -109,30 +79,29 @@ class Consuming(Sets):
         return super().decision(state, parameter)
 
 
-class Bare(Sets):
-    def done(self, rows, row, event, state):
-        return Step({}, (self.decision(state),))
+def _returning(step):
+    """Return a controller that returns ``step(controller, event, state)``."""
+
+    class Returning(Sets):
+        def done(self, rows, row, event, state):
+            return step(self, event, state)
+
+    return Returning
 
 
-class Elsewhere(Sets):
-    def done(self, rows, row, event, state):
-        return Step({}, (Emission(self.decision(state), subject="no_such_2p"),))
-
-
-class Undeclared(Sets):
-    def done(self, rows, row, event, state):
-        return Step({}, (Emission(events.RegressionCleared(model=event.data.model)),))
-
-
-class Meddling(Sets):
-    def done(self, rows, row, event, state):
-        return Step({}, (Emission(self.decision(state, "epochs")),))
-
-
-class Invalid(Sets):
-    def done(self, rows, row, event, state):
-        decision = self.decision(state)
-        return Step({}, (Emission(decision.replace(value=float("nan"))),))
+Forgetful = _returning(lambda self, event, state: None)
+Rowless = _returning(lambda self, event, state: Step({event.subject: {"evaluations": 1}}))
+Mistyped = _returning(lambda self, event, state: Step({event.subject: Seen(evaluations=1.5)}))
+Extending = _returning(lambda self, event, state: Step({event.subject: Longer()}))
+Generating = _returning(lambda self, event, state: Step({}, (Emission(self.decision(state)) for _ in range(1))))
+Commaless = _returning(lambda self, event, state: Step({}, (Emission(self.decision(state)))))
+Bare = _returning(lambda self, event, state: Step({}, (self.decision(state),)))
+Elsewhere = _returning(lambda self, event, state: Step({}, (Emission(self.decision(state), subject="no_such_2p"),)))
+Undeclared = _returning(
+    lambda self, event, state: Step({}, (Emission(events.RegressionCleared(model=event.data.model)),))
+)
+Meddling = _returning(lambda self, event, state: Step({}, (Emission(self.decision(state, "epochs")),)))
+Invalid = _returning(lambda self, event, state: Step({}, (Emission(self.decision(state).replace(value=float("nan"))),)))
 
 
 class Demanding(Sets):

@@ -73,10 +73,7 @@ def train_often(root: Path, config: GameConfig, trainings: int) -> tuple[str, st
 
 
 def score_against_random(root: Path, config: GameConfig, model: str, games: int = 400) -> float:
-    """Return a model's mean score against the random player.
-
-    A draw counts half.
-    """
+    """Return a model's mean score against the random player. A draw counts half."""
     game, store = open_table(config, 0).spec, FileStore(root)
     hero, opponent = (load_player(store, name, game) for name in (model, "random"))
     plan = MatchPlan(games, seed=3, temperature=config.evaluation.temperature)
@@ -85,10 +82,7 @@ def score_against_random(root: Path, config: GameConfig, model: str, games: int 
 
 
 def commanded(root: Path, script: str, **changes) -> dict:
-    """Return the spec of a training by a script.
-
-    The script lies in the settings' folder.
-    """
+    """Return the spec of a training by a script. The script lies in the settings' folder."""
     (root.parent / "mine.py").write_text(BASE + script)
     config = TIC_TAC_TOE.replace(train_command=("python", "mine.py"))
     model = first_model(root, config)

@@ -17,10 +17,7 @@ STUCK = {"P": 1, "L": 1, "N": 2}
 
 
 class PlainShogi:
-    """A position with its past; ``seat`` 0 is Black.
-
-    Black's pieces are upper case and go up the board.
-    """
+    """A position with its past; ``seat`` 0 is Black. Black's pieces are upper case and go up the board."""
 
     def __init__(self, sfen: str) -> None:
         squares, seat, hands, _ = sfen.split()

@@ -83,10 +83,7 @@ NOW = ("answer", "answer", "answer", "answer", "tick", "anything")
 
 @st.composite
 def payloads(draw: st.DrawFn, payload: type[Payload]) -> Payload:
-    """Draw a payload of one type.
-
-    Its models, requests and workers come from small sets.
-    """
+    """Draw a payload of one type. Its models, requests and workers come from small sets."""
     data = draw(of_model(payload))
     update: dict[str, Any] = {name: draw(few) for name, few in FEW.items() if name in payload.model_fields}
     if isinstance(shard := getattr(data, "shard", None), ShardRef):
@@ -201,10 +198,7 @@ class Story:
         self.record(READY, None, 1)
 
     def current(self, key: str) -> str:
-        """Return a configuration's current model.
-
-        Before there is one, returns the model that begins.
-        """
+        """Return a configuration's current model. Before there is one, returns the model that begins."""
         return state_of(self._fold.states, key).current_model or sha("model-0")
 
     def record(self, data: Payload, key: str | None, seconds: float) -> None:
@@ -253,10 +247,7 @@ def stories(draw: st.DrawFn, types: Collection[type[Payload]] = (), max_size: in
 
 @st.composite
 def histories(draw: st.DrawFn, types: Collection[type[Payload]], max_size: int = 40) -> list[Event[Payload]]:
-    """Draw the events of a run that readers of these types see.
-
-    They form a journal without gaps.
-    """
+    """Draw the events of a run that readers of these types see. They form a journal without gaps."""
     read = {RunConfigured, *types}
     seen = [event for event in draw(stories(types, max_size)).events if type(event.data) in read]
     return [Event(event.envelope, number, event.recorded_us, event.source) for number, event in enumerate(seen, 1)]

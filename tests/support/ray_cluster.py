@@ -16,10 +16,7 @@ START_SECONDS = 90
 
 @contextmanager
 def ray_cluster(path: Path) -> Iterator[tuple[str, subprocess.Popen]]:
-    """Yield the cluster's address and process.
-
-    Processes that connect to it need ``ray_environment``.
-    """
+    """Yield the cluster's address and process. Processes that connect to it need ``ray_environment``."""
     folder = RunFolder(path)
     environment = {**os.environ, **ray_environment(folder)}
     command = (sys.executable, "-m", "daemons.ray_cluster", str(path), "2", "100")

@@ -1,7 +1,4 @@
-"""A Ray cluster of two nodes in its own network namespace.
-
-It prints what happens while a node comes and goes.
-"""
+"""A Ray cluster of two nodes in its own network namespace. It prints what happens while a node comes and goes."""
 
 import asyncio
 import json

@@ -1,7 +1,4 @@
-"""A short run as recorded events.
-
-It trains two models, of which one is promoted and one is rejected.
-"""
+"""A short run as recorded events. It trains two models, of which one is promoted and one is rejected."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +6,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from rotations import rotations
+from driving import match_of, promoted, rated
 
 from app.config import RunSettings
-from app.core import Elo, EventId, ModelHash, Rate, ShardKey
+from app.core import Elo, EventId, ModelHash, ShardKey
 from app.events import (
     DaemonHeartbeat,
     DaemonReady,
@@ -64,21 +61,7 @@ class Recording:
 
 
 def match(score: int, games: int, opponent: str = "random") -> MatchResult:
-    return MatchResult(
-        opponent=opponent,
-        opponent_model=None if opponent == "random" else OLD,
-        opponent_elo=Elo(0.0),
-        games=games,
-        wins=score,
-        draws=0,
-        losses=games - score,
-        truncated=0,
-        distinct_games=games,
-        score=Rate.of(score, games),
-        outcome=None,
-        rotations=rotations(score, 0, games - score),
-        graded=None,
-    )
+    return match_of(score, 0, games - score, opponent, model=None if opponent == "random" else OLD)
 
 
 def trained(model: ModelHash, step: int, request: str = "r") -> TrainingCompleted:
@@ -89,24 +72,11 @@ def trained(model: ModelHash, step: int, request: str = "r") -> TrainingComplete
 
 def evaluated(model: ModelHash, step: int, elo: float, wins: int) -> EvaluationCompleted:
     results = (match(wins, 200), match(40, 100, "champion"))
-    return EvaluationCompleted(
-        request_id=EventId("r"),
-        purpose="rating",
-        model=model,
-        step=step,
-        results=results,
-        elo=Elo(elo),
-        elo_stderr=20.0,
-        lost_games=0,
-        undecided_games=0,
-        seconds=1.0,
-    )
+    return rated(elo, *results, model=model, step=step).replace(request_id=EventId("r"))
 
 
 def evidence(elo: float) -> Evidence:
-    return Evidence(
-        evaluation_id=EventId("e"), statistic="score", value=0.4, threshold=0.5, games=100, elo=elo, elo_stderr=20.0
-    )
+    return promoted(elo=elo).evidence.replace(value=0.4)
 
 
 def recording() -> Recording:

@@ -119,10 +119,7 @@ class RunningLoop:
 
 
 def copied_example(name: str, folder: Path) -> str:
-    """Copy an example into a new run folder; return its settings.
-
-    A user copies it the same way.
-    """
+    """Copy an example into a new run folder; return its settings. A user copies it the same way."""
     folder.mkdir()
     shutil.copy(EXAMPLES / f"{name}.py", folder)
     return (EXAMPLES / f"{name}.toml").read_text(encoding="utf-8")

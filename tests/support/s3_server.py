@@ -13,6 +13,7 @@ from time import sleep
 
 import fsspec
 import pytest
+from ports import free_port
 
 from app.config.store_address import StoreAddress
 
@@ -25,18 +26,9 @@ def skip_without_moto() -> None:
         pytest.skip("needs an S3-compatible server: pip install 's3fs' 'moto[server]'")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def s3_server(*, checks_credentials: bool = False) -> Iterator[str]:
-    """Run a server; yield its URL.
-
-    If it ``checks_credentials``, it refuses all of them.
-    """
+    """Run a server; yield its URL. If it ``checks_credentials``, it refuses all of them."""
     skip_without_moto()
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]

@@ -64,7 +64,4 @@ def compared(events: Iterable[Event[Payload]]) -> dict[str, tuple[float, int]]:
                 categories[pick[0]] += 1
                 bins[place] += 1
     assert categories.total() == len(draws), "somebody was drawn whom matchmaking did not name"
-    return {
-        "categories": chi_squared(categories, wanted_categories),
-        "picks": chi_squared(bins, wanted_bins),
-    }
+    return {"categories": chi_squared(categories, wanted_categories), "picks": chi_squared(bins, wanted_bins)}

@@ -1,9 +1,7 @@
-"""Events for tests of scenarios.
-
-A loop records them before a scenario, and in answer to it.
-"""
+"""Events for tests of scenarios. A loop records them before a scenario, and in answer to it."""
 
 from driving import KEY, OLD, run_settings
+from driving import played as completed
 
 from app.config import RunSettings
 from app.controllers import FeedbackState
@@ -15,7 +13,6 @@ from app.events import (
     Payload,
     SelfplayComplete,
     SelfplayRequested,
-    ShardRef,
     originate,
 )
 from app.events.envelope import EPOCH
@@ -44,13 +41,5 @@ def asked(worker: str, model: str = OLD) -> SelfplayRequested:
 
 
 def played(request: str, shard: str = "c" * 64, model: str = OLD) -> SelfplayComplete:
-    return SelfplayComplete(
-        request_id=request,
-        probe=False,
-        shard=ShardRef(worker="selfplay_worker@laptop", key=shard, rows=100, games=10, model=model, seed=1),
-        opponents=(),
-        temperature=1.0,
-        mean_length=7.0,
-        truncated_games=0,
-        seconds=1.0,
-    )
+    done = completed(shard=shard, model=model)
+    return done.replace(request_id=request, shard=done.shard.replace(rows=100, games=10))

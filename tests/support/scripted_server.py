@@ -1,7 +1,4 @@
-"""An HTTP server on loopback with scripted answers.
-
-It keeps the requests that it receives.
-"""
+"""An HTTP server on loopback with scripted answers. It keeps the requests that it receives."""
 
 import asyncio
 import json

@@ -1,7 +1,4 @@
-"""Specs of self-play and inspection, with a store and a model.
-
-The store is in a folder.
-"""
+"""Specs of self-play and inspection, with a store and a model. The store is in a folder."""
 
 from pathlib import Path
 

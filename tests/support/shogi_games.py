@@ -11,10 +11,7 @@ AT_ONCE = 250
 
 
 def random_table(game: str, games: int, seed: int, max_moves: int = 500) -> ShogiTable:
-    """Return a table of finished games with uniformly random actions.
-
-    Each legal action was equally likely.
-    """
+    """Return a table of finished games with uniformly random actions. Each legal action was equally likely."""
     table, rng = ShogiTable(parse_rules(game), games, max_moves), np.random.default_rng(seed)
     table.reset(np.arange(games), range(games))
     while len(live := np.flatnonzero(table.seats() != FINISHED)):

@@ -1,7 +1,4 @@
-"""A simulated day of a cluster, and the same day repeated.
-
-The cluster has 36 nodes and 12 configurations.
-"""
+"""A simulated day of a cluster, and the same day repeated. The cluster has 36 nodes and 12 configurations."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -40,10 +37,7 @@ def simulated_day(seed: int = 0, days: float = 1.0) -> list[Event]:
 
 
 def records_of(events: Sequence[Event]) -> Iterator[Record]:
-    """Seal events as the broker does.
-
-    The events that one source publishes at one moment are one record.
-    """
+    """Seal events as the broker does. The events that one source publishes at one moment are one record."""
     waiting = list[Event]()
     for event in events:
         if waiting and (waiting[-1].source, waiting[-1].recorded_us) != (event.source, event.recorded_us):
@@ -54,10 +48,7 @@ def records_of(events: Sequence[Event]) -> Iterator[Record]:
 
 
 class RepeatedDay:
-    """The records of a day, repeated on later days.
-
-    Days are counted from 0.
-    """
+    """The records of a day, repeated on later days. Days are counted from 0."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = records

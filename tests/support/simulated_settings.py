@@ -7,10 +7,7 @@ from app.simulation.settings import PACE, PLAYED_ALONE
 
 
 def simulated_settings(nodes: int, configs: Sequence[GameConfig]) -> RunSettings:
-    """Return the settings of a simulation of these configurations.
-
-    Models play only themselves.
-    """
+    """Return the settings of a simulation of these configurations. Models play only themselves."""
     width = len(str(nodes))
     workers = [f"selfplay_worker@node{number:0{width}}" for number in range(1, nodes + 1)]
     tree = nest({**PACE, **PLAYED_ALONE})

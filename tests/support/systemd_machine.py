@@ -100,11 +100,7 @@ def _cgroup2() -> Path | None:
 
 
 class Machine:
-    """A running machine.
-
-    Attributes:
-        pid: process id of its systemd, as this machine sees it.
-    """
+    """A running machine. Attributes: pid: process id of its systemd, as this machine sees it."""
 
     def __init__(self, name: str, pid: int) -> None:
         self.name, self.pid = name, pid
@@ -209,10 +205,7 @@ def _booted(name: str, process: subprocess.Popen[bytes], errors: IO[str]) -> Mac
 
 
 def _remove(group: Path) -> None:
-    """Remove a control group and all groups in it.
-
-    Waits until the kernel has ended their processes.
-    """
+    """Remove a control group and all groups in it. Waits until the kernel has ended their processes."""
     deadline = time.monotonic() + START_SECONDS
     while group.exists() and time.monotonic() < deadline:
         for folder, _, _ in os.walk(group, topdown=False):
@@ -223,10 +216,7 @@ def _remove(group: Path) -> None:
 
 
 def network(*machines: Machine) -> None:
-    """Join machines by a switch in the first one.
-
-    Their addresses are 10.0.0.1, 10.0.0.2, ... in their order.
-    """
+    """Join machines by a switch in the first one. Their addresses are 10.0.0.1, 10.0.0.2, ... in their order."""
     first, *others = machines
     first.run("ip", "link", "add", "eth0", "type", "bridge")
     for number, machine in enumerate(others, 2):
@@ -239,10 +229,7 @@ def network(*machines: Machine) -> None:
 
 
 def light_games(machine: Machine) -> None:
-    """Give a head small games, whose loop closes within a minute.
-
-    The head must not be started yet.
-    """
+    """Give a head small games, whose loop closes within a minute. The head must not be started yet."""
     settings = machine.path(f"{RUN}/flyball.toml")
     settings.write_text(LIGHT_RUN + settings.read_text() + LIGHT_GAMES)
 

@@ -1,7 +1,4 @@
-"""Tabular Q-learning as a backend.
-
-A model is the positions seen [S, D] and the values of their actions [S, A].
-"""
+"""Tabular Q-learning as a backend. A model is the positions seen [S, D] and the values of their actions [S, A]."""
 
 import time
 from dataclasses import replace
@@ -36,10 +33,7 @@ SHARPNESS = 8.0  # the logit of a value of 1
 
 
 class Table:
-    """Plays by the values of a table.
-
-    All actions of a position that is not in the table have the value 0.
-    """
+    """Plays by the values of a table. All actions of a position that is not in the table have the value 0."""
 
     def __init__(self, model: Checkpoint) -> None:
         tensors = load(model.parameters)
@@ -112,10 +106,7 @@ def play(spec: JsonObject, report: Report) -> JsonObject:
 
 
 def train(spec: JsonObject, report: Report) -> JsonObject:
-    """Move the values of all actions towards their games' outcomes.
-
-    The actions are those in the shards.
-    """
+    """Move the values of all actions towards their games' outcomes. The actions are those in the shards."""
     store, parent = open_store(spec["store"]), ModelHash(spec["base_model"])
     base, shards = get_checkpoint(store, parent), [get_shard(store, key) for key in spec["shards"]]
     table, rows = Table(base), sum(shard.rows for shard in shards)

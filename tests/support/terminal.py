@@ -70,10 +70,7 @@ class TmuxTerminal:
 
 @contextmanager
 def tmux_terminal(folder: Path, command: Sequence[str], columns: int, rows: int) -> Iterator[TmuxTerminal]:
-    """Run a command on a terminal of this size.
-
-    The terminal stays when the command has ended.
-    """
+    """Run a command on a terminal of this size. The terminal stays when the command has ended."""
     terminal = TmuxTerminal(folder / "tmux")
     size = ("-x", str(columns), "-y", str(rows))
     try:

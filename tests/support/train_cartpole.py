@@ -58,12 +58,7 @@ def train(seed: int = 0) -> np.ndarray:
 
 def main() -> None:
     first, bias, second, last = (torch.from_numpy(array).float() for array in unpacked(train()))
-    tensors = {
-        "trunk.0.weight": first,
-        "trunk.0.bias": bias,
-        "policy_head.weight": second,
-        "policy_head.bias": last,
-    }
+    tensors = {"trunk.0.weight": first, "trunk.0.bias": bias, "policy_head.weight": second, "policy_head.bias": last}
     PATH.parent.mkdir(exist_ok=True)
     PATH.write_bytes(policy_bytes(tensors, PolicyManifest(environment="CartPole-v1", activation="tanh")))
 

@@ -1,12 +1,8 @@
-"""A real vLLM in its own process, from its own virtual environment.
-
-``make test-vllm`` makes the environment.
-"""
+"""A real vLLM in its own process, from its own virtual environment. ``make test-vllm`` makes the environment."""
 
 import atexit
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -17,6 +13,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from language_models import small_base
+from ports import free_port
 
 from app.language.base_model import export_base
 from app.store import MemoryStore
@@ -38,12 +35,6 @@ OPTIONS = {
 def vllm_python() -> str | None:
     """Return the interpreter that has vLLM, or None."""
     return os.environ.get("FLYBALL_VLLM_PYTHON")
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class VllmServer:
@@ -112,10 +103,7 @@ class VllmServer:
 
 @cache
 def shared_vllm() -> VllmServer:
-    """Return a server of the tests' small base model.
-
-    It runs until the tests end.
-    """
+    """Return a server of the tests' small base model. It runs until the tests end."""
     folder = Path(mkdtemp(prefix="vllm-"))
     base = small_base(MemoryStore())
     export_base(base, folder / "base")

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import sleep
 from typing import Any
 from urllib.request import urlopen
 
@@ -80,10 +79,7 @@ def test_all_daemons_start_work_and_leave_in_order(tmp_path: Path) -> None:
 
 
 def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
-    """Put a folder in place of a state file.
-
-    It cannot be opened, whereas a damaged file would be set aside.
-    """
+    """Put a folder in place of a state file. It cannot be opened, whereas a damaged file would be set aside."""
     (tmp_path / "state" / "training@laptop.sqlite").mkdir(parents=True)
     with flyball_up(tmp_path, "--role", "worker", "--for", "120") as process:  # fewer daemons than a head's
         failed = next(one for one in told(process) if one.get("what") == "failed")
@@ -102,23 +98,3 @@ def test_up_for_too_short_a_time_names_daemons_not_yet_started(tmp_path: Path) -
         said = process.stderr.read()
     assert sorted(left) == sorted(CHILDREN)
     assert "The time was over before these had started: broker, " in said
-
-
-def test_of_two_at_once_one_runs(tmp_path: Path) -> None:
-    """Start two loops that never end by themselves.
-
-    So the second finds the first, however long either takes to start.
-    """
-    with flyball_up(tmp_path) as one, flyball_up(tmp_path) as other:
-        while one.poll() is None and other.poll() is None:
-            sleep(0.05)
-        refused, running = (one, other) if other.poll() is None else (other, one)
-        output, why = refused.communicate()
-        assert output == ""
-        assert "Another `flyball up` runs in" in why
-        lines = told(running)
-        started = set[str]()
-        while started != CHILDREN:
-            started.add(next(lines)["daemon"])
-        running.send_signal(signal.SIGTERM)
-        running.communicate()

@@ -1,7 +1,4 @@
-"""Daemons start in any order.
-
-Here the broker comes last, and the controllers before the workers that they wait for.
-"""
+"""Daemons start in any order. Here the broker comes last, and the controllers before the workers that they wait for."""
 
 import subprocess
 import sys

@@ -1,7 +1,4 @@
-"""The commands of deploy/README.md, in order, on three machines.
-
-The machines run real systemd.
-"""
+"""The commands of deploy/README.md, in order, on three machines. The machines run real systemd."""
 
 import json
 import re
@@ -46,21 +43,14 @@ def test_settings_of_the_page_can_be_loaded(tmp_path: Path) -> None:
 
 
 class Cluster:
-    """Three machines, and the keys that commands have printed.
-
-    Attributes:
-        machines: by name.
-    """
+    """Three machines, and the keys that commands have printed. Attributes: machines: by name."""
 
     def __init__(self, machines: dict[str, Machine]) -> None:
         self.machines = machines
         self._keys = dict[str, str]()
 
     def type_in(self, name: str, prompt: str, command: str) -> str:
-        """Run a command of the page as its prompt says.
-
-        Keys are inserted in place of their names.
-        """
+        """Run a command of the page as its prompt says. Keys are inserted in place of their names."""
         for key, text in self._keys.items():
             command = command.replace(key, text)
         printed = self.machines[name].run("bash", "-c", command, user=USER if prompt == "$" else "root")
@@ -98,10 +88,7 @@ def closed(cluster: Cluster) -> bool:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_commands_of_the_page_work_on_three_machines(cluster: Cluster) -> None:
-    """Close loops with the workers' jobs, which share the store.
-
-    Then a node is revoked and replaced.
-    """
+    """Close loops with the workers' jobs, which share the store. Then a node is revoked and replaced."""
     ten = len([line for line in BLOCKS[0].splitlines() if line])
     printed = [cluster.type_in(*command) for command in COMMANDS[:ten]]
     status = printed[8]

@@ -1,7 +1,4 @@
-"""Doctor names each planted trouble of a running loop in seconds.
-
-It runs on the head and on a worker's machine.
-"""
+"""Doctor names each planted trouble of a running loop in seconds. It runs on the head and on a worker's machine."""
 
 import asyncio
 import json
@@ -20,6 +17,7 @@ from typing import Any
 import pytest
 from fake_text_server import FakeTextServer
 from language_models import small_base
+from ports import free_port
 from running_loop import FLYBALL, RunningLoop, running_loop
 
 from app.bus import JournalPublisher, ZmqBus
@@ -122,14 +120,6 @@ def doctor(folder: Path, *prefix: str) -> Examined:
     return Examined(findings, told["seconds"], time.monotonic() - began)
 
 
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @dataclass
 class Cluster:
     """A head that runs, and the run folder of a worker's machine."""
@@ -179,10 +169,7 @@ async def doctor_beside_a_slow_machine(cluster: Cluster) -> Examined:
 
 
 def current_blob(loop: RunningLoop) -> Path:
-    """Return the file of the current model.
-
-    The model only stays current once training is blocked.
-    """
+    """Return the file of the current model. The model only stays current once training is blocked."""
     model = [event.data.model for event in loop.events(ModelPromoted) if event.subject == GOOD][-1]
     return next(path for path in (loop.folder / "store").rglob(model))
 

@@ -1,7 +1,4 @@
-"""Hearts in a running loop, by our own engine.
-
-The quality monitor replays its hands by OpenSpiel's rules.
-"""
+"""Hearts in a running loop, by our own engine. The quality monitor replays its hands by OpenSpiel's rules."""
 
 import json
 import subprocess

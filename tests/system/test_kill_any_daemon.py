@@ -13,7 +13,7 @@ import pytest
 from history_checks import check_history
 from running_loop import FLYBALL, STARTED, RunningLoop, running_loop
 
-from app.events import ModelPromoted, SelfplayFailed
+from app.events import ModelPromoted
 
 LANGUAGE = """
 seed = 7
@@ -132,11 +132,3 @@ def check_nothing_lost(loop, before):
     after = loop.events()
     assert after[: len(before)] == before, "an event that was recorded has changed or gone"
     check_history(after)
-
-
-def test_the_helper_finds_what_counts_twice(record):
-    fact = record(SelfplayFailed(request_id="r", worker="w", error="no"), "tic_tac_toe_2p")
-    again = record(SelfplayFailed(request_id="r", worker="w", error="no"), "tic_tac_toe_2p")
-    check_history([fact])
-    with pytest.raises(AssertionError, match="counted twice"):
-        check_history([fact, again])

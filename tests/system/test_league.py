@@ -1,31 +1,22 @@
-"""The league of the running loop.
-
-Promoted models enter it and are opponents in self-play, and promotions are gated.
-"""
+"""The league of the running loop. Promoted models enter it and are opponents in self-play, and promotions are gated."""
 
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import pytest
 from running_loop import RunningLoop
 from sampled_opponents import draws_of
 
-from app.controllers import LeagueKeeper
-from app.controllers.fold import Fold
 from app.events import (
     CheckpointAdded,
     EvaluationCompleted,
     Event,
-    MatchmakingUpdated,
     ModelPromoted,
     OpponentSampled,
     Payload,
     SelfplayComplete,
     SelfplayRequested,
 )
-from app.league.league import League, fold_league
-from app.store import FileStore, MissingBlob, Shard, get_shard
 
 P = TypeVar("P", bound=Payload)
 
@@ -82,31 +73,6 @@ def test_opponents_are_sampled_and_played(events):
         assert set(played.opponents) == seated - {request.model}
 
 
-def shard_of_games_against_others(loop: RunningLoop) -> tuple[SelfplayComplete, Shard] | None:
-    """Return the latest games against others whose shard still exists.
-
-    A shard is deleted once its rows have been trained on.
-    """
-    store = FileStore(loop.folder / "store")
-    for event in reversed(loop.events(SelfplayComplete)):
-        with suppress(MissingBlob):
-            if event.data.opponents:
-                return event.data, get_shard(store, event.data.shard.key)
-    return None
-
-
-@pytest.mark.timeout(500)
-def test_only_the_heros_seats_give_rows(loop):
-    played, shard = loop.wait_for("games against others", lambda: shard_of_games_against_others(loop))
-    request = lineups_asked_for(loop.events())[played.request_id]
-    game = 0
-    for lineup in request.lineups:
-        for number in range(lineup.games):
-            seats = set(shard.seat[shard.game == game].tolist())
-            assert seats <= ({0, 1} if lineup.opponents == (played.shard.model,) else {number % 2})
-            game += 1
-
-
 @pytest.mark.timeout(500)
 def test_promotions_are_gated(events):
     gates = {data.model for data in told(events, EvaluationCompleted) if data.purpose == "gate"}
@@ -116,17 +82,3 @@ def test_promotions_are_gated(events):
         assert promotion.model in gates
         assert promotion.evidence.games > 0
         assert promotion.evidence.value > promotion.evidence.threshold
-
-
-@pytest.mark.timeout(500)
-def test_the_keepers_league_follows_from_the_journal(events):
-    fold = Fold((LeagueKeeper,))
-    fold.feed(events)
-    (row,) = fold.rows(LeagueKeeper.name).values()
-    league = League().with_baselines(["random"])
-    for event in events:
-        if event.subject:
-            league = fold_league(league, event, fold.settings.league.admission)
-    assert {*league.agents} <= {*row.league.agents}
-    last = told(events, MatchmakingUpdated)[-1]
-    assert sum(pick.probability for pick in last.picks) == pytest.approx(1)

@@ -16,11 +16,11 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from socket import create_server
 from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from ports import free_port
 from running_loop import BRISK, RunningLoop, running_loop
 from scripted_server import OK, ScriptedServer, scripted_server
 
@@ -31,12 +31,6 @@ PROMETHEUS, GRAFANA = ROOT / "deploy" / "prometheus", ROOT / "deploy" / "grafana
 VARIABLES = {"$config": ".*", "$instance": ".*", "$__rate_interval": "5m"}
 MAY_BE_EMPTY = ("flyball_rating_velocity_elo_per_hour", "changes(")
 """Beginnings of queries that may be empty after a minute of a sound loop: they span six hours, or one minute."""
-
-
-def free_port() -> int:
-    with create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextmanager
@@ -64,10 +58,7 @@ def in_thread(*script: bytes) -> Iterator[ScriptedServer]:
 
 
 class Watched:
-    """A loop with a metrics port, a webhook and a collector.
-
-    Prometheus is there if it is installed.
-    """
+    """A loop with a metrics port, a webhook and a collector. Prometheus is there if it is installed."""
 
     def __init__(self, loop: RunningLoop, port: int, hook: ScriptedServer, collector: ScriptedServer) -> None:
         self.loop, self.port, self.hook, self.collector = loop, port, hook, collector

@@ -1,7 +1,4 @@
-"""The files of ``flyball new`` pass their own test, without Flyball's sources.
-
-The test runs in a folder of its own.
-"""
+"""The files of ``flyball new`` pass their own test, without Flyball's sources. The test runs in a folder of its own."""
 
 import subprocess
 import sys

@@ -1,7 +1,4 @@
-"""An ended loop leaves only its folder, and restarts there.
-
-It may have ended in order or not.
-"""
+"""An ended loop leaves only its folder, and restarts there. It may have ended in order or not."""
 
 from collections.abc import Iterator
 from typing import Any

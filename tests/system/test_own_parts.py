@@ -60,10 +60,7 @@ def part_of(example: str) -> str:
 
 
 def quick(part: str, key: str, also: str = "", rows: int = 256) -> str:
-    """Return an example's settings for a configuration and short loops.
-
-    Loops close in seconds.
-    """
+    """Return an example's settings for a configuration and short loops. Loops close in seconds."""
     mine = part.replace("games.tic_tac_toe_2p", f"games.{key}")
     return mine.replace(f"[games.{key}]\n", f"[games.{key}]\n{also}{QUICK.format(rows=rows)}", 1)
 
@@ -140,10 +137,7 @@ def of(loop: RunningLoop, key: str, *types: type[Payload]) -> list[Any]:
 
 
 def promotion(loop: RunningLoop, key: str) -> Any:
-    """Return a configuration's first promotion of a trained model.
-
-    Waits for it.
-    """
+    """Return a configuration's first promotion of a trained model. Waits for it."""
 
     def promoted() -> list[Any]:
         return [event for event in of(loop, key, ModelPromoted) if event.data.step > 0]
@@ -169,10 +163,7 @@ def flyball(loop: RunningLoop, *words: str) -> str:
 
 
 def test_knobs_that_an_own_backend_does_not_understand_stay(loop: RunningLoop) -> None:
-    """Run as the first test of the loop.
-
-    So it shares the wait for a training with the others.
-    """
+    """Run as the first test of the loop. So it shares the wait for a training with the others."""
     loop.wait_for("a first model", lambda: of(loop, BACKEND, ModelPromoted))
     (configured,) = loop.events(RunConfigured)
     described = {one["key"]: one["knobs"] for one in configured.data.settings["configs"]}
@@ -194,7 +185,7 @@ def test_knobs_that_an_own_backend_does_not_understand_stay(loop: RunningLoop) -
     assert "does not understand" in fields["base_temperature"]["fixed"]
 
 
-def test_model_of_an_own_backend_is_promoted(loop: RunningLoop) -> None:
+def test_model_of_an_own_backend_is_promoted_and_evaluated(loop: RunningLoop) -> None:
     promoted = promotion(loop, BACKEND)
     manifest = manifest_of(loop, promoted)
     assert (manifest.backend, manifest.content) == (tabular_backend.NAME, "q_table")
@@ -208,10 +199,6 @@ def test_model_of_an_own_backend_is_promoted(loop: RunningLoop) -> None:
         return {event.data.model for event in of(loop, BACKEND, SelfplayRequested)} & {promoted.data.model}
 
     loop.wait_for("games of a trained model", played)
-
-
-def test_model_of_an_own_backend_is_evaluated_by_its_job(loop: RunningLoop) -> None:
-    promotion(loop, BACKEND)
     words = ("--config", BACKEND, "--model", "current", "--against", "random", "--games", "20", "--seed", "1")
     (result,) = json.loads(flyball(loop, "eval", *words))["results"]
     assert (result["opponent"], result["games"]) == ("random", 20)
@@ -290,10 +277,7 @@ def test_example_controller_owns_the_learning_rate(loop: RunningLoop) -> None:
 
 
 def test_own_parts_leave_in_order_and_replay(loop: RunningLoop) -> None:
-    """Run as the last test of the loop.
-
-    Nothing failed, nothing foreign was imported, and every decision is recomputed.
-    """
+    """Run as the last test of the loop."""
     assert loop.leave() == 0
     assert not loop.events(*TROUBLE)
     assert FOREIGN not in loop.logs()

@@ -101,10 +101,7 @@ def members(loop: RunningLoop, key: str) -> set[ModelHash]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Start a loop with `make up` on a terminal; yield its folder.
-
-    At the end it presses Ctrl-C, and make succeeds.
-    """
+    """Start a loop with `make up` on a terminal; yield its folder. At the end it presses Ctrl-C, and make succeeds."""
     folder = tmp_path_factory.mktemp("readme")
     (folder / "run").mkdir()
     (folder / "run" / "flyball.toml").write_text(SETTINGS)

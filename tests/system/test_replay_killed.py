@@ -1,7 +1,4 @@
-"""Replays that are killed with -9 come to the same state.
-
-They are compared with an undisturbed replay.
-"""
+"""Replays that are killed with -9 come to the same state. They are compared with an undisturbed replay."""
 
 import json
 import signal
@@ -23,10 +20,7 @@ FLYBALL = (sys.executable, "-m", "app.cli")
 
 
 def position(checkpoint: Path) -> int:
-    """Return the position of the saved state, 0 if unreadable.
-
-    Another process writes it meanwhile.
-    """
+    """Return the position of the saved state, 0 if unreadable. Another process writes it meanwhile."""
     try:
         with closing(sqlite3.connect(f"file:{checkpoint}?mode=ro", uri=True)) as db:
             return int(db.execute("SELECT position FROM cursor").fetchone()[0])
@@ -40,10 +34,7 @@ def check(run: Path, checkpoint: Path, every: int) -> "subprocess.Popen[str]":
 
 
 def killed_halfway(run: Path, checkpoint: Path, every: int, beyond: int) -> int:
-    """Start a replay, and kill it beyond a position.
-
-    Returns the position of its saved state then.
-    """
+    """Start a replay, and kill it beyond a position. Returns the position of its saved state then."""
     with check(run, checkpoint, every) as process:
         while process.poll() is None and position(checkpoint) <= beyond:
             time.sleep(0.005)

@@ -1,7 +1,4 @@
-"""Troubles that an operator makes in a running loop.
-
-The loop detects them, decides, and recovers.
-"""
+"""Troubles that an operator makes in a running loop. The loop detects them, decides, and recovers."""
 
 import json
 import subprocess

@@ -1,7 +1,4 @@
-"""Two machines that share only the bus and a store by URL.
-
-They have two run folders, each with its own cache.
-"""
+"""Two machines that share only the bus and a store by URL. They have two run folders, each with its own cache."""
 
 import os
 import subprocess

@@ -1,10 +1,16 @@
-"""The published test cases of adjudicators, by number; see tests/support/datc_cases.py."""
+"""The Diplomacy Adjudicator Test Cases (DATC) by Lucas B. Kruijswijk, by their numbers and in our own words.
+
+A case in ``tests/support/datc_cases.txt`` is a number and its subject, then a line of orders for each power, by its
+initial. The units are those that get orders; a line ``+`` adds units that get no order, or whose order names them
+wrongly (``-`` before such an order keeps it from adding a unit). A line ``>`` says which units go where, ``x`` is
+dislodged or gone; all others stay. ``--`` begins the retreats.
+"""
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
-from datc_cases import BASIC, CONVOYS, RETREATS, SUPPORTS
 
 from app.games.diplomacy.game import play_phase
 from app.games.diplomacy.maps import Unit
@@ -13,7 +19,8 @@ from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Phase, Position,
 from app.games.diplomacy.position import RETREATS as RETREATING
 from app.games.diplomacy.standard import STANDARD
 
-CASES = [block.split("\n") for block in re.split(r"\n\n+", (BASIC + SUPPORTS + CONVOYS + RETREATS).strip())]
+TEXT = (Path(__file__).parents[1] / "support" / "datc_cases.txt").read_text()
+CASES = [block.split("\n") for block in re.split(r"\n\n+", TEXT.strip())]
 INITIALS = {name[0]: power for power, name in enumerate(STANDARD.powers)}
 
 

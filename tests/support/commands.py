@@ -1,0 +1,32 @@
+"""Commands, invoked in this process."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from app.cli.group import main
+
+Flyball = Callable[..., Result]
+"""Invokes a command on a test's run folder."""
+
+
+def invoke(*words: object, run: Path | None = None, **how: Any) -> Result:
+    """Invoke a command, on a run folder if one is given."""
+    folder = () if run is None else ("--run", str(run))
+    return CliRunner().invoke(main, [*folder, *map(str, words)], prog_name="flyball", **how)
+
+
+def told(result: Result) -> Any:
+    """Return the JSON that a successful command wrote."""
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def refused(result: Result, code: int, why: str) -> None:
+    """Check that a command exited with a code, and wrote nothing but a reason."""
+    assert (result.exit_code, result.stdout) == (code, ""), result.output
+    assert why in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
