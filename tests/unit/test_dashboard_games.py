@@ -11,6 +11,7 @@ from generated_run import write_generated
 from golden_runs import load
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from starlette.testclient import TestClient
 
 KEY = "tic_tac_toe_2p"
@@ -136,7 +137,7 @@ def test_diplomacy_is_refused_with_the_reason(tmp_path):
     assert "job=" not in page.text
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     query=st.dictionaries(
         st.sampled_from(["config", "player", "against", "seat", "ply", "job", "set", "to"]), st.text()

@@ -80,9 +80,8 @@ def test_engine_that_fails_once_is_restarted(tmp_path: Path, mode: str, monkeypa
 
 def test_engine_that_hangs_is_killed_and_restarted(tmp_path: Path) -> None:
     engine = Scripted(tmp_path, "hangs-once", answer_seconds=4.0)
-    began = time.monotonic()
     assert engine.moves() == [PASS]
-    assert time.monotonic() - began > 4
+    assert len(engine.pids()) == 2
     assert ends(engine.pids()[0])
 
 
@@ -139,11 +138,10 @@ def interrupted(*_: object) -> NoReturn:
 def test_engine_ends_at_once_if_a_child_has_left_it(tmp_path: Path) -> None:
     engine = Scripted(tmp_path, "leaves")
     assert engine.moves() == [PASS]
-    began = time.monotonic()
     engine.player.close()
-    assert time.monotonic() - began < 8
     first, left = engine.pids()
     assert ends(first)
+    assert is_running(left), "nobody waited for it"
     os.kill(left, signal.SIGKILL)
 
 

@@ -1,7 +1,5 @@
 """Experience of Hearts from a model's self-play."""
 
-from time import process_time
-
 import numpy as np
 
 from app.config import GAMES
@@ -69,14 +67,3 @@ def test_determinism() -> None:
     np.testing.assert_array_equal(first.history, other.history)
     np.testing.assert_array_equal(first.action, other.action)
     assert put_shard(MemoryStore(), collect(60, seed=1, slots=60)) != keys[0]
-
-
-def test_collection_speed() -> None:
-    """More than 100 games a second, by CPU time.
-
-    ``tests/benchmarks/bench_hearts.py`` measures how many.
-    """
-    collect(8)
-    began = process_time()
-    collect(512)
-    assert 512 / (process_time() - began) > 100

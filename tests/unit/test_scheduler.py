@@ -9,6 +9,7 @@ import pytest
 from driving import KEY, NEED, NEW, OLD, OTHER_KEY, Driven, distributed, played, promoted, run_settings, scored, trained
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 from app.config import GAMES, RunSettings
 from app.controllers import SelfplayScheduler
@@ -441,7 +442,7 @@ class TestPriority:
         found = shares({key: 2.0 if n else 0.001 for n, key in enumerate(keys)}, turns=600)
         assert found[keys[0]] >= 0.25 / len(keys) * 0.8
 
-    @settings(max_examples=25)
+    @settings(max_examples=examples(25))
     @given(weights=st.lists(st.sampled_from([0.001, 0.5, 1.0, 2.0, 1000.0]), min_size=2, max_size=5))
     def test_no_weights_leave_less_than_a_quarter_of_an_equal_share(self, weights):
         found = shares(dict(zip(GAMES, weights, strict=False)), turns=200)

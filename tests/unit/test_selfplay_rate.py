@@ -17,7 +17,7 @@ from app.events import (
     TrainingIntensityChanged,
 )
 
-WARM_UP, MEASURED = 40, 40
+WARM_UP, MEASURED = 10, 40
 """Lengths of warm-up and measurement in rounds of one request for each configuration."""
 
 PAUSED = TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.2)
