@@ -16,9 +16,6 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 from policy_files import policy_bytes
-from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import DummyVecEnv
 
 from app.cli.group import main
 from app.gym.evaluation import evaluate_episodes, open_environments
@@ -101,6 +98,10 @@ def test_it_agrees_with_stable_baselines3(count: int, trained: bool, weak: Path)
 
     SB3's environments reset in the same step, ours in the next.
     """
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
     environments = open_environments("CartPole-v1", count)
     spaces = environments.observation_space, environments.action_space
     path = CARTPOLE if trained else weak

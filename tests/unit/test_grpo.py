@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from language_models import KEY, canary_texts, random_adapter, small_base
-from transformers import AutoModelForCausalLM
 
 from app.config import GAMES, Compute, LanguageSettings
 from app.config.devices import Precision
@@ -296,6 +295,7 @@ def test_truncated_games_are_learned_from_or_left_out(tmp_path: Path) -> None:
 
 def test_exported_adapter_is_loaded_by_peft(tmp_path: Path) -> None:
     from peft import PeftModel
+    from transformers import AutoModelForCausalLM
 
     generator = PeftGenerator(small_base(store := MemoryStore()))
     adapter = random_adapter(store, generator, 0)
