@@ -98,7 +98,7 @@ class Stage:
         Returns all events of the type.
         """
         stop = asyncio.Event()
-        async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+        async with asyncio.TaskGroup() as group, asyncio.timeout(200):
             running = group.create_task(host.run(stop))
             while len(self.of(payload)) < count and not running.done():
                 await asyncio.sleep(0.01)
@@ -111,7 +111,7 @@ class Stage:
         Returns these signs.
         """
         before, stop = len(self.signs), asyncio.Event()
-        async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+        async with asyncio.TaskGroup() as group, asyncio.timeout(200):
             running = group.create_task(host.run(stop))
             while len(self.signs) < before + count and not running.done():
                 await asyncio.sleep(0.01)

@@ -105,7 +105,7 @@ SETTINGS += quick(
 network = {{ kind = "tower", blocks = 2, channels = 8 }}
 """,
     NETWORK,
-    rows=1024,
+    rows=512,
 )
 SETTINGS += quick(
     f"""
@@ -118,7 +118,7 @@ network = {{ kind = "windows", hidden = [64] }}
 search = {{ simulations = 8 }}
 """,
     SEARCH,
-    rows=1024,
+    rows=512,
 )
 
 
