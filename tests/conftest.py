@@ -1,7 +1,9 @@
 """Fixtures and hooks of all tests."""
 
+import atexit
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +35,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # Solved positions are kept in the user's cache folder, so tests use one of their own. All workers share it.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["XDG_CACHE_HOME"] = mkdtemp(prefix="flyball-tests-")
+    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 # Hundreds of processes import the same modules, so bytecode is kept even where the environment forbids it.
 sys.dont_write_bytecode = False
