@@ -32,12 +32,20 @@ time.sleep(60)
 """
 
 
+LATE = """
+real = signal.signal
+signal.signal = lambda *words: (time.sleep(0.1 if os.getpid() == 1 else 0), real(*words))[1]
+"""
+"""The first process is slow to install its handlers."""
+
+
 def test_first_process_reaps_orphans() -> None:
     assert contained("-c", BEGIN + "continue_as_child()" + REAPED).returncode == 0
 
 
-def test_first_process_forwards_signals_and_exit_codes() -> None:
-    assert contained("-c", BEGIN + "continue_as_child()" + SIGNALLED).returncode == 7
+@pytest.mark.parametrize("before", ["", LATE], ids=["at once", "late"])
+def test_first_process_forwards_signals_and_exit_codes(before: str) -> None:
+    assert contained("-c", BEGIN + before + "continue_as_child()" + SIGNALLED).returncode == 7
 
 
 def test_first_process_ends_as_a_killed_command_does() -> None:
