@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 VLLM := .venv-vllm
 VLLM_STAMP := $(VLLM)/.installed
 
-.PHONY: venv up test test-vllm check bench clean
+.PHONY: venv up test test-all test-vllm check bench clean
 .DEFAULT_GOAL := venv
 
 venv: $(STAMP)
@@ -30,8 +30,15 @@ up: venv
 # Files of tests side by side on two cores, for much of what they do is to wait: one worker runs loops of daemons, the
 # other the rest, and both what is left (tests/conftest.py); in the order of their names, so that the long ones do not
 # come last. For the debugger: make test ARGS="-n 0 --pdb"
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# Each part alone, and one loop of all daemons with one kill.
 test: venv
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(PYTEST) tests/unit tests/property tests/contract tests/replay tests/system/test_one_loop.py $(ARGS)
+
+# All but slow, GPU and vLLM. In CI properties are tried on more examples.
+test-all: venv
+	@$(PYTEST) $(if $(CI),--hypothesis-profile thorough) $(ARGS)
 
 # Language models played by a real vLLM, in minutes. Its packages, 3.7 GB, have a virtual environment of their own, for
 # they need other versions than ours; so the server's requirements never become Flyball's.

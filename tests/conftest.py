@@ -1,7 +1,9 @@
 """Fixtures and hooks of all tests."""
 
+import atexit
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,12 +11,14 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from importlib.util import find_spec
 from itertools import count
+from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from profiles import QUICK, THOROUGH
 from ray_cluster import ray_cluster
 from s3_server import CREDENTIALS, new_bucket, s3_server
 from xdist.scheduler import LoadFileScheduling
@@ -28,8 +32,10 @@ from daemons.ray_cluster import ray_environment
 # One thread a process: torch's threads fight over busy cores, and jobs in this process get many times slower.
 os.environ["OMP_NUM_THREADS"] = "1"
 
-# Solved positions are kept in the user's cache folder, so tests use one of their own.
-os.environ["XDG_CACHE_HOME"] = mkdtemp(prefix="flyball-tests-")
+# Solved positions are kept in the user's cache folder, so tests use one of their own. All workers share it.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["XDG_CACHE_HOME"] = mkdtemp(prefix="flyball-tests-")
+    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 # Hundreds of processes import the same modules, so bytecode is kept even where the environment forbids it.
 sys.dont_write_bytecode = False
@@ -39,8 +45,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine would break deadlines without a fault in the code.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+for profile, examples in (("quick", QUICK), ("thorough", THOROUGH)):
+    settings.register_profile(
+        profile, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+settings.load_profile("quick")
 
 SYSTEM = "tests/system/"
 
@@ -91,6 +100,14 @@ def s3() -> Iterator[str]:
 def bucket(s3: str) -> StoreAddress:
     """Return the address of a store in a new bucket."""
     return new_bucket(s3)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the workers compile each kernel once."""
+    if hasattr(config, "workerinput"):
+        from kernel_turns import compile_in_turns
+
+        compile_in_turns(Path(os.environ["XDG_CACHE_HOME"]))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -28,12 +28,16 @@ def continue_as_child() -> None:
     group of its own, in the terminal's foreground if there is a terminal, so that Ctrl-C reaches it once. This process
     must have no threads.
     """
+    # The kernel drops a signal to process 1 that comes before its handler, but keeps one that is blocked.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     child = os.fork()
     if child == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _take_terminal()
         return
     for number in FORWARDED:
         signal.signal(number, lambda received, _frame: _forward(child, received))
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     while True:
         pid, status = os.wait()
         if pid == child:

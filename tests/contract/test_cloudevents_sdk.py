@@ -10,6 +10,7 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 from event_strategies import events
 from hypothesis import given, settings
+from profiles import examples
 
 from app.events import ClockTick, Event, Payload, encode, originate
 
@@ -17,7 +18,7 @@ SDK = JSONFormat()
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(event=events())
 def test_the_sdk_reads_every_recorded_event(event: Event[Payload]) -> None:
     body = event.to_cloudevent()
@@ -34,7 +35,7 @@ def test_the_sdk_reads_every_recorded_event(event: Event[Payload]) -> None:
     assert datetime.fromisoformat(read.get_extension("recordedtime")) == event.recordedtime
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(event=events())
 def test_attributes_have_names_and_types_of_the_specification(event: Event[Payload]) -> None:
     for name, value in event.to_cloudevent().items():

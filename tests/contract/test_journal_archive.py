@@ -13,6 +13,7 @@ import pytest
 from archives import record_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 from app.bus.hub import Hub
 from app.bus.ports import BrokerLimits
@@ -226,7 +227,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_records_archived_in_any_order_read_as_one_sequence(steps, tmp_path_factory) -> None:
     path = tmp_path_factory.mktemp("any") / "journal.sqlite"

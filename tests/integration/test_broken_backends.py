@@ -114,7 +114,7 @@ def training(base: Any, shards: tuple[Any, ...]) -> TrainingRequested:
 @pytest.mark.parametrize("backend", [NAME, *(f"broken_backends:{name}" for name in BROKEN if name != "TABULAR")])
 async def test_broken_backend_stops_no_daemon(backend: str, tmp_path: Path) -> None:
     loop, stop = Loop(backend, tmp_path), asyncio.Event()
-    async with AsyncExitStack() as stack, asyncio.timeout(60), asyncio.TaskGroup() as group:
+    async with AsyncExitStack() as stack, asyncio.timeout(200), asyncio.TaskGroup() as group:
         for name in WORKERS:
             engine = InlineEngine()
             stack.push_async_callback(engine.close)

@@ -302,7 +302,7 @@ async def test_subscribing_again_without_reading_gets_no_more_credit(tmp_path):
             await bus.publish_many([checked(k) for k in range(400 * i, 400 * i + 400)])
         subscription = bus.subscribe(after=0)
         for _ in range(4):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(200):
                 await settled(subscription)
             bus._client.connected()  # as after every interruption
             bus.wake()

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from generated_run import generated, hasty, write_generated
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 from app.cli.group import main
 from app.events.frames import Draft, Frame, FrameBuilder, seal, stored_in
@@ -150,7 +151,7 @@ def test_import_names_the_wrong_line_and_leaves_nothing(change, told, lines: lis
     assert not list(tmp_path.iterdir())
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_import_of_fuzzed_lines_is_refused_or_exact(data, lines: list[bytes], tmp_path_factory) -> None:
     """Export again, which gives the same lines as the first time."""

@@ -19,7 +19,7 @@ from app.cli.simulate import COLUMNS
 from app.simulation import ARMS
 
 CLUSTER = ("simulate", "--nodes", 4, "--configs", "tic_tac_toe_2p,hex7_2p")
-SMALL = (*CLUSTER, "--days", 0.25)
+SMALL = (*CLUSTER, "--days", 0.1)
 PLANT = (files("app.simulation") / "plant.toml").read_text(encoding="utf-8")
 
 

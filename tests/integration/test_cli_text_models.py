@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner, Result
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from app.cli.group import main
 from app.language.generator import get_adapter
@@ -58,6 +57,7 @@ def test_text_model_of_a_training_is_evaluated(trained: Path) -> None:
 
 def test_exported_text_model_answers_as_trained(trained: Path, tmp_path: Path) -> None:
     from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     paths = export(tmp_path / "run", trained, tmp_path / "exported")
     assert paths["model"] == read_run(trained).model

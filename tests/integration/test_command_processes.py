@@ -51,7 +51,7 @@ time.sleep(1000)
 async def pids_of(root: Path) -> list[int]:
     """Return the ids of the command and its child, once they run."""
     file = root.parent / "pids"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(200):
         while not file.exists():
             await asyncio.sleep(0.02)
     return [int(pid) for pid in file.read_text().split()]
@@ -60,7 +60,7 @@ async def pids_of(root: Path) -> list[int]:
 def gone(pids: list[int]) -> bool:
     """Return whether the processes end within seconds. Processes that have ended already count as gone."""
     found = [process for process in psutil.process_iter() if process.pid in pids]
-    _, alive = psutil.wait_procs(found, timeout=10)
+    _, alive = psutil.wait_procs(found, timeout=200)
     return all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
 
 

@@ -224,10 +224,8 @@ def broker_of(folder: Path) -> Iterator[None]:
     command = [sys.executable, "-m", "app.cli", "--run", str(folder), "daemon", "run", "broker"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 120
         while not is_listening(bus_endpoint(place.folder, place.load().deployment)):
             assert process.poll() is None
-            assert time.monotonic() < deadline
             time.sleep(0.2)
         yield
     finally:

@@ -13,9 +13,6 @@ import pytest
 import torch
 from commands import Flyball, invoke, refused
 from policy_files import policy_bytes
-from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import DummyVecEnv
 
 from app.gym.evaluation import evaluate_episodes, open_environments
 from app.gym.players import PolicyManifest, PolicyRequest, coded_actor, load_policy
@@ -90,6 +87,10 @@ def test_a_trajectory_explains_the_summary(flyball: Flyball, weak: Path, tmp_pat
 @pytest.mark.parametrize("trained", [True, False])
 def test_it_agrees_with_stable_baselines3(count: int, trained: bool, weak: Path) -> None:
     """Play the same policy in the same episodes. SB3's environments reset in the same step, ours in the next."""
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.monitor import Monitor
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
     environments = open_environments("CartPole-v1", count)
     spaces = environments.observation_space, environments.action_space
     path = CARTPOLE if trained else weak

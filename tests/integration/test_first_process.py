@@ -32,13 +32,25 @@ time.sleep(60)
 """
 
 
+LATE = """
+real = signal.signal
+signal.signal = lambda *words: (time.sleep(0.1 if os.getpid() == 1 else 0), real(*words))[1]
+"""
+"""The first process is slow to install its handlers."""
+
+
 @pytest.mark.parametrize(
-    ("program", "code"),
-    [(REAPED, 0), (SIGNALLED, 7), ("os.kill(os.getpid(), signal.SIGKILL)", 137)],
-    ids=["reaps orphans", "forwards signals", "ends as a killed command does"],
+    ("before", "program", "code"),
+    [
+        ("", REAPED, 0),
+        ("", SIGNALLED, 7),
+        (LATE, SIGNALLED, 7),
+        ("", "os.kill(os.getpid(), signal.SIGKILL)", 137),
+    ],
+    ids=["reaps orphans", "forwards signals", "forwards early signals", "ends as a killed command does"],
 )
-def test_first_process_reaps_forwards_and_ends_as_its_command(program: str, code: int) -> None:
-    assert contained("-c", f"{BEGIN}continue_as_child()\n{program}").returncode == code
+def test_first_process_reaps_forwards_and_ends_as_its_command(before: str, program: str, code: int) -> None:
+    assert contained("-c", f"{BEGIN}{before}continue_as_child()\n{program}").returncode == code
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--version"], 0), (["nonsense"], 2)])

@@ -183,7 +183,7 @@ async def test_a_job_whose_result_came_from_elsewhere_is_cancelled(stage):
     await stage.publish(REQUEST, "request")
     engine, stop = ScriptedEngine(RESULT), asyncio.Event()
     engine.release.clear()
-    async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+    async with asyncio.TaskGroup() as group, asyncio.timeout(200):
         group.create_task(stage.host("selfplay_worker", MemoryStateStore(), engine).run(stop))
         while not engine.calls:
             await asyncio.sleep(0.01)
@@ -243,7 +243,7 @@ async def test_without_a_broker_it_stops_all_the_same(when):
     request = TrainingRequested(base_model=MODEL, shards=(shard,), step=0, seed=1, learning_rate=0.1, epochs=1)
     await stage.publish(request, "request")
     engine, stop = TalkativeEngine(), asyncio.Event()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(200):
         running = asyncio.gather(stage.host("training", MemoryStateStore(), engine).run(stop))
         while not engine.calls:
             await asyncio.sleep(0.01)
@@ -278,7 +278,7 @@ async def test_unpublished_conclusions_are_published_at_the_next_start():
     await stage.configure()
     states, stop = MemoryStateStore(), asyncio.Event()
     stage.bus.gone = True
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(200):
         running = asyncio.gather(stage.host("training_trigger", states).run(stop))
         await asyncio.sleep(0.2)
         stop.set()
@@ -295,7 +295,7 @@ async def test_draining_starts_no_further_job(stage):
     await stage.publish(REQUEST, "second", OTHER_KEY)
     engine, stop = ScriptedEngine(RESULT), asyncio.Event()
     engine.release.clear()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(200):
         running = asyncio.gather(stage.host("selfplay_worker", MemoryStateStore(), engine).run(stop))
         while not engine.calls:
             await asyncio.sleep(0.01)
@@ -323,7 +323,7 @@ async def test_watchdog_is_notified_while_the_broker_is_away(stage, tmp_path):
         systemd.setblocking(False)
         stage.bus, stop = DeafBus(stage.journal, stage.clock, producer="broker@laptop"), asyncio.Event()
         host = stage.host("training_trigger", MemoryStateStore(), notifier=Notifier(str(path)))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(200):
             running = asyncio.gather(host.run(stop))
             heard = await _hear(systemd, b"READY=1")
             stage.bus.gone = True

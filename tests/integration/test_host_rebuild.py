@@ -159,7 +159,7 @@ async def test_a_killed_rebuild_goes_on_where_it_was(stage, capsys):
     cursor, rows = states.load()[0], rows_of(states)
     of_another_version(states)
     stage.bus = SlowBus(stage.journal, stage.clock)
-    async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+    async with asyncio.TaskGroup() as group, asyncio.timeout(200):
         killed = group.create_task(stage.host("training_trigger", states).run(asyncio.Event()))
         while not progress(states):
             await asyncio.sleep(0.01)
@@ -263,7 +263,7 @@ async def test_host_event_voided_while_it_runs_is_left_out_at_once():
     stage, states, stop = Stage(), MemoryStateStore(), asyncio.Event()
     await stage.configure()
     first, poison, last = await degrade(stage, "a", "0", "b")
-    async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+    async with asyncio.TaskGroup() as group, asyncio.timeout(200):
         group.create_task(stage.host(PICKY, states).run(stop))
         while "Easy" not in positions_in(states):
             await asyncio.sleep(0.01)
@@ -313,7 +313,7 @@ async def test_host_killed_while_it_buries_folds_nothing_twice():
 
 async def kill_at(host: Host, due: Callable[[], Any]) -> None:
     """Run a host, and kill it once a condition holds."""
-    async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+    async with asyncio.TaskGroup() as group, asyncio.timeout(200):
         running = group.create_task(host.run(asyncio.Event()))
         while not due():
             await asyncio.sleep(0.01)
@@ -406,7 +406,7 @@ async def test_host_second_void_while_catching_up_loses_no_decision():
         await stage.publish(EventVoided(position=second, reason="nonsense"), "second void", None)
 
     bus.turns[REBUILD_OF_VOID] = more
-    async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+    async with asyncio.TaskGroup() as group, asyncio.timeout(200):
         group.create_task(stage.host(ECHO, MemoryStateStore()).run(stop))
         while not stage.of(DaemonReady):
             await asyncio.sleep(0.01)
@@ -430,7 +430,7 @@ async def test_host_job_that_ends_while_state_is_rebuilt_is_published():
         await asyncio.sleep(0.1)
 
     bus.turns[REBUILD_OF_VOID] = end_job
-    async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+    async with asyncio.TaskGroup() as group, asyncio.timeout(200):
         group.create_task(stage.host("selfplay_worker", MemoryStateStore(), engine).run(stop))
         while not engine.calls:
             await asyncio.sleep(0.01)

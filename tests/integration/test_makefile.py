@@ -87,10 +87,16 @@ def test_pip_flags_choose_the_build_of_torch(tmp_path: Path) -> None:
     assert index in pip
 
 
+PYTEST = ".venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder"
+INNER = "tests/unit tests/property tests/contract tests/replay tests/system/test_one_loop.py"
+
+
 @pytest.mark.parametrize(
     ("target", "commands"),
     [
-        ("test", [".venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -x"]),
+        ("test", [f"{PYTEST} {INNER} -x"]),
+        ("test-all", [f"{PYTEST} -x"]),
+        ("test-all CI=true", [f"{PYTEST} --hypothesis-profile thorough -x"]),
         ("bench", [".venv/bin/python -m pytest -m benchmark -s tests/benchmarks -x"]),
         (
             "check",
@@ -106,5 +112,6 @@ def test_pip_flags_choose_the_build_of_torch(tmp_path: Path) -> None:
     ],
 )
 def test_a_target_runs_these_commands(target: str, commands: list[str]) -> None:
-    done = subprocess.run([*MAKE, "-n", target, "ARGS=-x"], capture_output=True, text=True, check=True)
-    assert [line.strip() for line in done.stdout.splitlines()] == [command.strip() for command in commands]
+    command = [*MAKE, "-n", "CI=", *target.split(), "ARGS=-x"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [" ".join(line.split()) for line in done.stdout.splitlines()] == [line.strip() for line in commands]

@@ -63,7 +63,7 @@ class Machines:
 async def test_two_trainers_share_jobs_and_a_lost_one_s_count_once():
     machines, stop = Machines("one", "two"), asyncio.Event()
     await machines.publish(RunConfigured(run_id="r", settings=SETTINGS.model_dump(mode="json")), "configured")
-    async with asyncio.TaskGroup() as group, asyncio.timeout(60):
+    async with asyncio.TaskGroup() as group, asyncio.timeout(200):
         for node in machines.engines:
             group.create_task(machines.host(node).run(stop))
         await machines.until(DaemonReady, 2)

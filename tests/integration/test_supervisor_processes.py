@@ -264,7 +264,7 @@ def test_no_child_outlives_a_killed_supervisor(tmp_path: Path) -> None:
         assert len(children) == 2
         assert {os.getsid(child.pid) for child in children} == {child.pid for child in children}
         supervisor.send_signal(signal.SIGKILL)
-    _, alive = psutil.wait_procs(children, timeout=30)
+    _, alive = psutil.wait_procs(children, timeout=200)
     assert alive == []
 
 

@@ -4,6 +4,7 @@ from bus_rig import checked
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from memory_outbox import MemoryOutbox
+from profiles import examples
 
 from app.bus import wire
 from app.bus.client import Client, Finished, Overdue, Settled
@@ -133,7 +134,7 @@ ANOTHER_LIFE_FIRST = [
 ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(steps=steps)
 @example(steps=ANOTHER_LIFE_FIRST)
 def test_events_over_a_broken_link_are_recorded_once_in_order(steps):

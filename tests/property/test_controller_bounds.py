@@ -5,6 +5,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 from hypothesis import Phase, given, settings
+from profiles import examples
 from random_histories import CONFIGS, stories
 
 from app.events import (
@@ -20,7 +21,7 @@ from app.events import (
 from daemons.registry import DAEMONS
 
 READS = frozenset().union(*(one.reads for spec in DAEMONS.values() for one in spec.controllers))
-EXAMPLES = settings(max_examples=100, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+EXAMPLES = settings(max_examples=examples(100), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 """Failures are not shrunk, because shrinking such long histories takes minutes."""
 
 MOST = {"epochs": 8, "games_per_iteration": 4 * 512, "quality_threshold": 0.5}

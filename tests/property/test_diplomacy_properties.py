@@ -5,6 +5,7 @@ from random import Random
 from diplomacy_oracle import lively_orders
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 from app.games.diplomacy import movement
 from app.games.diplomacy.game import Ending, Game, play_phase
@@ -31,7 +32,7 @@ def crowded(board, rng: Random) -> Position:
 
 
 @given(BOARDS, SEEDS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_every_legal_order_is_accepted_and_keeps_its_text(board, seed):
     position = crowded(board, Random(seed))
     for power in range(len(board.powers)):
@@ -66,7 +67,7 @@ def test_orders_that_parse_write_back_the_same(kind, at, rest, first, second):
 
 
 @given(BOARDS, SEEDS)
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(120))
 def test_results_are_consistent_for_any_sequence_of_orders(board, seed):
     rng = Random(seed)
     position = crowded(board, rng)
@@ -90,7 +91,7 @@ def test_results_are_consistent_for_any_sequence_of_orders(board, seed):
 
 
 @given(BOARDS, SEEDS)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 def test_provinces_hold_one_unit_and_units_vanish_for_a_reason(board, seed):
     rng = Random(seed)
     game = Game(board, Ending(last_year=1904))
@@ -108,7 +109,7 @@ def test_provinces_hold_one_unit_and_units_vanish_for_a_reason(board, seed):
 
 
 @given(BOARDS, SEEDS)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 def test_orders_one_by_one_are_those_of_the_phase(board, seed):
     rng = Random(seed)
     game = Game(board, Ending(last_year=1903))

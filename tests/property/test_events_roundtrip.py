@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 from msgspec.structs import asdict
+from profiles import examples
 
 from app.events import CATALOGUE, Envelope, Event, MalformedEvent, NoUpcast, Payload, decode, encode, envelope_model
 from app.events.codec import _decode_fast, _decode_slowly
@@ -44,7 +45,7 @@ def refused_or_read(body: bytes) -> None:
         assert decode(encode(decode(body))) == decode(body)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(body=st.binary(max_size=200))
 @example(body=b"\xff\xfe")
 @example(body=b"")
@@ -63,7 +64,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(event=events(), path=st.sampled_from(["type", "dataversion", "data", "time", "id", "subject"]), value=anything)
 @example(event=None, path="dataversion", value=10**30)
 @example(event=None, path="dataversion", value=-(10**9))
@@ -77,7 +78,7 @@ def test_one_wrong_attribute_is_refused_in_one_way(event: Event[Payload] | None,
 attributes = st.sampled_from([*Envelope.__struct_fields__, "priority"])
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(event=events(), name=attributes, value=anything | st.text(min_size=250, max_size=260))
 def test_what_is_read_fast_is_read_as_by_the_models(event: Event[Payload], name: str, value: Any) -> None:
     body = json.dumps(json.loads(encode(event.envelope)) | {name: value}).encode()
@@ -85,7 +86,7 @@ def test_what_is_read_fast_is_read_as_by_the_models(event: Event[Payload], name:
         assert _decode_fast(body) == _decode_slowly(body)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(event=events(), field=st.integers(0, 20), value=anything)
 def test_one_wrong_field_is_refused_in_one_way(event: Event[Payload], field: int, value: Any) -> None:
     body = event.to_cloudevent()

@@ -22,6 +22,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from policy_files import policy_bytes
+from profiles import examples
 from selfplay_rig import put_model
 
 from app.api.league_import import read_league
@@ -212,7 +213,7 @@ def test_sound_files_are_read(files: Files) -> None:
 
 
 NOTED = [*(f"checkpoint {kind}" for kind in KINDS), "shard", "environments"]
-FUZZED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZED = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("name", NOTED)

@@ -17,6 +17,7 @@ from driving import HOUR, KEY, OTHER_KEY, distributed, gated, match, played, rat
 from hashes import sha
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from pydantic import ValidationError
 
 from app.config import GAMES, FeedbackSettings, RunSettings
@@ -60,7 +61,7 @@ SETTLING = 30
 PATIENCE = 150
 """Rounds within which something must happen."""
 
-EXAMPLES = settings(max_examples=40, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+EXAMPLES = settings(max_examples=examples(40), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 
 ASCENDING = {
     "stall": [("boost", "boost_cap")],

@@ -4,6 +4,7 @@ import pytest
 from generated_run import generated, hasty
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from random_histories import CONFIGS, CONFIGURED, SETTINGS, histories
 
 from app.config import GAMES, RunSettings
@@ -39,7 +40,7 @@ def test_the_rows_of_a_run_are_written_again_as_they_were_read():
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_killed_anywhere_it_comes_to_the_same_conclusions(spec, data):
     """Each conclusion has its own id and names its cause. Wanted jobs follow from saved rows."""
@@ -86,7 +87,7 @@ def test_later_settings_rebuild_the_reducers():
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_removed_configuration_is_left_alone(spec, data):
     fewer = RunConfigured(run_id="run", settings=RunSettings(configs=CONFIGS[:1]).model_dump(mode="json"))

@@ -10,6 +10,7 @@ from bus_rig import StepClock
 from generated_run import generated
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 from random_histories import CONFIGURED, histories, stories
 from replayed import replay, replayed, replayed_apart
 
@@ -179,7 +180,7 @@ def _rows(stage: Stage) -> dict[tuple[str, str], bytes]:
     return {key: row for rows in saved for key, row in rows.items() if key[0] != HOST and key != KNOWN_KEY}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(scenes=_scenes())
 def test_replay_equals_live(scenes):
     async def live() -> Stage:

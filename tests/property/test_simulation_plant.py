@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 from app.simulation.jobs import played
 from app.simulation.settings import CurveSettings, EpisodeSettings, PlantSettings, load_plant
@@ -87,7 +88,7 @@ def test_exploration_makes_escapes_likelier(experience, one, other) -> None:
 
 
 @given(st.integers(0, 2**32), st.lists(shards, min_size=1, max_size=4), st.floats(0, 1))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_flawed_rows_never_help(seed, some, flawed) -> None:
     plant, base = quiet(PLANT), ModelTruth(trend=200.0)
     sound = [shard._replace(flawed=0.0) for shard in some]
@@ -99,7 +100,7 @@ def test_flawed_rows_never_help(seed, some, flawed) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 60))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_a_plateau_holds_until_it_is_escaped(seed, trainings) -> None:
     without_escape = PLANT.plateaus.replace(escape=0.0, per_config=3.0)
     learner = pupil(quiet(PLANT).replace(plateaus=without_escape), seed)
@@ -113,7 +114,7 @@ def test_a_plateau_holds_until_it_is_escaped(seed, trainings) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_sound_training_without_chance_only_gains(seed) -> None:
     learner, model = pupil(quiet(PLANT), seed), ModelTruth()
     for _ in range(30):

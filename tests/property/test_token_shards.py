@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 from app.core import ConfigKey, ShardKey
 from app.language.text_game import OneOf, every_answer, parts_of
@@ -136,7 +137,7 @@ def test_trie_of_answers_that_tokens_confuse_is_refused(codec: Letters, options:
     assert "language.base" in refusal.value.hint
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(st.text("ab ", min_size=1, max_size=5), min_size=1, max_size=8, unique=True), st.integers(0, 2**32))
 def test_tries_lead_to_every_legal_answer_and_no_other(words: list[str], seed: int) -> None:
     rng = Random(seed)

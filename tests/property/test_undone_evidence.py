@@ -6,6 +6,7 @@ from datetime import timedelta
 from driving import KEY, folded, gated, match, promoted, run_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 from app.config import PARAMETERS
 from app.controllers import EvaluationFeedbackHandler, FeedbackLoopController, FeedbackState, GauntletFeedbackController
@@ -129,14 +130,14 @@ models = st.tuples(st.floats(-300, 600), st.floats(0.3, 0.95), st.booleans())
 runs = st.lists(models, min_size=8, max_size=24)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(runs, st.integers(1, 24))
 def test_operators_model_rolled_back_leaves_every_knob(ratings, incident) -> None:
     ours = run(ratings, min(incident, len(ratings)), 0, by_gate=False)
     assert knobs(ours) == knobs(run(ratings, None, 0, by_gate=False))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(runs, st.integers(1, 24), st.integers(0, 2), st.booleans())
 def test_rollback_leaves_no_rating_that_it_undid(ratings, incident, trained, by_gate) -> None:
     """The 20 ratings kept hold the undone ones too, so that there are at most 17 others."""

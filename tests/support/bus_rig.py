@@ -16,6 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from prepared import PREPARED
+
 from app.api.runs import is_listening
 from app.bus import Broker, Subscription, ZmqBus
 from app.config import Deployment, RunFolder
@@ -121,21 +123,27 @@ FLYBALL = (sys.executable, "-m", "app.cli")
 def broker_daemon(folder: Path) -> Iterator[None]:
     """Run the broker of a run folder until the context ends. It hardly ever ticks, and must not write to stderr."""
     (folder / "flyball.toml").write_text("tick_seconds = 100000\n")
-    endpoint = bus_endpoint(RunFolder(folder), Deployment())
-    command = (*FLYBALL, "--run", str(folder), "daemon", "run", "broker")
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    endpoint, stderr = bus_endpoint(RunFolder(folder), Deployment()), folder / "broker.stderr"
+    process = PREPARED.Process(target=_run_broker, args=(folder, stderr))
+    process.start()
+    try:
         while not is_listening(endpoint):
-            assert process.poll() is None, process.stderr and process.stderr.read()
+            assert process.is_alive(), stderr.read_text()
             time.sleep(0.02)
-        try:
-            yield
-        except BaseException:
-            process.kill()  # otherwise this would wait for its end
-            raise
+        yield
         process.terminate()
-        assert process.wait(timeout=30) == 0
-        assert process.stderr is not None
-        assert process.stderr.read() == ""
+        process.join()
+        assert (process.exitcode, stderr.read_text()) == (0, "")
+    finally:
+        process.kill()
+
+
+def _run_broker(folder: Path, stderr: Path) -> None:
+    with stderr.open("w") as file:
+        os.dup2(file.fileno(), 2)
+    from app.cli import main
+
+    main(["--run", str(folder), "daemon", "run", "broker"], prog_name="flyball")
 
 
 def hello(producer: str, epochs: Any = (), **changes: Any) -> bytes:

@@ -1,6 +1,7 @@
 """A server on this machine with vLLM's protocol and vLLM's faults.
 
-It answers from PEFT, and covers the requests of the generator.
+It answers from PEFT, and covers the requests of the generator. PEFT, whose import takes seconds, is imported when it is
+needed, because each worker imports all files of tests.
 """
 
 import json
@@ -11,7 +12,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from peft import LoraConfig, set_peft_model_state_dict
 from safetensors.torch import load_file
 
 from app.language.base_model import BaseModel
@@ -87,6 +87,8 @@ class FakeTextServer:
             return 400, f"{name} has already been loaded"
         if not path.is_dir():
             return 404, f"no adapter found for {name}"
+        from peft import LoraConfig, set_peft_model_state_dict
+
         config = json.loads((path / "adapter_config.json").read_text())
         lora = LoraConfig(r=config["r"], lora_alpha=config["lora_alpha"], target_modules=config["target_modules"])
         self.generator.peft.add_adapter(name, lora)

@@ -92,7 +92,7 @@ class Stage:
     async def until(self, payload: type[Any], host: Host, count: int = 1) -> list[Any]:
         """Run a host until ``count`` events of a type exist. Returns all events of the type."""
         stop = asyncio.Event()
-        async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+        async with asyncio.TaskGroup() as group, asyncio.timeout(200):
             running = group.create_task(host.run(stop))
             while len(self.of(payload)) < count and not running.done():
                 await asyncio.sleep(0.01)
@@ -102,7 +102,7 @@ class Stage:
     async def beats(self, host: Host, count: int = 1) -> list[Sign]:
         """Run a host until it has shown ``count`` signs of life. Returns these signs."""
         before, stop = len(self.signs), asyncio.Event()
-        async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+        async with asyncio.TaskGroup() as group, asyncio.timeout(200):
             running = group.create_task(host.run(stop))
             while len(self.signs) < before + count and not running.done():
                 await asyncio.sleep(0.01)

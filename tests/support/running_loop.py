@@ -127,22 +127,32 @@ def copied_example(name: str, folder: Path) -> str:
 
 @contextmanager
 def running_loop(
-    folder: Path, settings: str = SETTINGS, cwd: Path | None = None, *, dashboard: bool = False
+    folder: Path,
+    settings: str = SETTINGS,
+    cwd: Path | None = None,
+    *,
+    dashboard: bool = False,
+    options: tuple[str, ...] = (),
 ) -> Iterator[RunningLoop]:
     """Start ``flyball up``, and stop it as Ctrl-C would.
 
-    It starts in the working directory ``cwd``, if there is one.
+    It starts in the working directory ``cwd``, if there is one, and prints into ``up.out`` of the run folder.
     """
+    started = {"START": json.dumps(dashboard), "PORT": "0"}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "flyball.toml").write_text(settings)
     with (folder / "up.out").open("wb") as output:
         process = subprocess.Popen(
-            [FLYBALL, "up", "--run", str(folder)],
+            [FLYBALL, "up", "--run", str(folder), *options],
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "NO_COLOR": "1", "FLYBALL_DEPLOYMENT__DASHBOARD__START": json.dumps(dashboard)},
+            env={
+                **os.environ,
+                "NO_COLOR": "1",
+                **{f"FLYBALL_DEPLOYMENT__DASHBOARD__{k}": v for k, v in started.items()},
+            },
         )
         loop = RunningLoop(folder, process)
         try:

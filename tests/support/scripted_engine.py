@@ -48,7 +48,7 @@ def misbehave(mode: str, number: str) -> str:  # noqa: C901 - a case for each fa
             return "z99"
         case "leaves":  # a child in its own session keeps stdout and stderr open
             with Path(sys.argv[2]).open("a") as file:
-                child = subprocess.Popen(("sleep", "30"), start_new_session=True)
+                child = subprocess.Popen(("sleep", "600"), start_new_session=True)
                 file.write(f"{child.pid}\n")
         case "resigns":
             return "resign"

@@ -9,13 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
-from click.testing import CliRunner
 from running_loop import STARTED
-
-from app.cli.group import main
 
 pytestmark = pytest.mark.timeout(500)
 
@@ -40,42 +36,6 @@ def told(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
 
 
 CHILDREN = {*STARTED, "dashboard"}
-
-
-def dashboard_of(process: subprocess.Popen[str]) -> str:
-    assert process.stderr is not None
-    line = next(line for line in process.stderr if line.startswith("Dashboard: "))
-    return line.removeprefix("Dashboard: ").strip()
-
-
-def status(folder: Path) -> dict[str, Any]:
-    parsed: dict[str, Any] = json.loads(CliRunner().invoke(main, ["--run", str(folder), "status", "--json"]).stdout)
-    return parsed
-
-
-def test_all_daemons_start_work_and_leave_in_order(tmp_path: Path) -> None:
-    with flyball_up(tmp_path, "--seed", "7") as process:
-        url = dashboard_of(process)
-        promoted = next(one for one in told(process) if one.get("type") == "flyball.model.promoted")
-        assert promoted["subject"] == "tic_tac_toe_2p"
-        with urlopen(f"{url}overview/summary") as page:
-            assert "11 ready" in page.read().decode()
-        process.send_signal(signal.SIGINT)
-        left = [one for one in told(process) if one.get("what") == "stopped"]
-        assert process.wait() == 0
-    assert {one["daemon"] for one in left} == CHILDREN
-    assert left[-1]["daemon"] == "broker"
-    assert [one["reason"] for one in left] == [""] * len(CHILDREN)
-    now = status(tmp_path)
-    assert {one["daemon"]: one["state"] for one in now["daemons"]} == dict.fromkeys(STARTED, "stopped")
-    assert [one["key"] for one in now["configs"]] == ["tic_tac_toe_2p"]
-    configured = CliRunner().invoke(main, ["--run", str(tmp_path), "tail", "RUN_CONFIGURED", "--json"]).stdout
-    assert json.loads(configured)["data"]["settings"]["seed"] == 7
-    logged = [json.loads(line) for line in (tmp_path / "logs" / "training.jsonl").read_text().splitlines()]
-    (asked,) = (one["attributes"] for one in logged if one["body"] == "device of jobs")
-    assert (asked["device"], asked["precision"]) == ("cpu", "auto")
-    for log in (tmp_path / "logs").glob("*.jsonl"):
-        assert all(json.loads(line)["severity_number"] < 13 for line in log.read_text().splitlines()), log
 
 
 def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:

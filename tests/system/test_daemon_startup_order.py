@@ -27,7 +27,7 @@ def backwards(tmp_path: Path) -> Iterator[RunningLoop]:
         for daemon in daemons:
             daemon.terminate()
         for daemon in daemons:
-            daemon.wait(timeout=30)
+            daemon.wait(timeout=200)
 
 
 @pytest.mark.timeout(500)

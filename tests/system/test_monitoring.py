@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -232,17 +231,11 @@ def queries() -> Iterator[str]:
 
 @NEEDS_PROMETHEUS
 def test_prometheus_answers_every_query_of_the_dashboard(watched: Watched) -> None:
-    empty: set[str] = set()
-
     def all_answered() -> bool:
-        empty.clear()
-        empty.update(query for query in queries() if not watched.ask("query", query=query)["result"])
-        return not [query for query in empty if not query.startswith(MAY_BE_EMPTY)]
+        answers = {query: watched.ask("query", query=query)["result"] for query in queries()}
+        return all(answer or query.startswith(MAY_BE_EMPTY) for query, answer in answers.items())
 
-    deadline = time.monotonic() + 60
-    while not all_answered():
-        assert time.monotonic() < deadline, empty
-        time.sleep(1)
+    watched.wait_for("answers to all queries", all_answered)
 
 
 @NEEDS_PROMETHEUS

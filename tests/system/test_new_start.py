@@ -48,5 +48,5 @@ def test_nothing_outlives_a_killed_supervisor(again: RunningLoop) -> None:
     children = psutil.Process(again.process.pid).children(recursive=True)
     assert len(children) >= len(STARTED)
     again.process.kill()
-    _, alive = psutil.wait_procs(children, timeout=30)
+    _, alive = psutil.wait_procs(children, timeout=200)
     assert alive == []

@@ -102,7 +102,7 @@ SETTINGS += quick(
 network = {{ kind = "tower", blocks = 2, channels = 8 }}
 """,
     NETWORK,
-    rows=1024,
+    rows=512,
 )
 SETTINGS += quick(
     f"""
@@ -115,7 +115,7 @@ network = {{ kind = "windows", hidden = [64] }}
 search = {{ simulations = 8 }}
 """,
     SEARCH,
-    rows=1024,
+    rows=512,
 )
 
 

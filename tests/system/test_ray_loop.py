@@ -24,7 +24,7 @@ def test_the_loop_goes_on_when_a_worker_of_ray_is_killed(tmp_path: Path) -> None
         loop.wait_for("a job on Ray", lambda: _kill_a_job(loop.process.pid))
         loop.wait_for_loops(2, after=loop.head())
         assert loop.leave() == 0
-        _, alive = psutil.wait_procs(descendants, timeout=30)
+        _, alive = psutil.wait_procs(descendants, timeout=200)
         assert not alive
         for result in (SelfplayComplete, TrainingCompleted):
             answered = Counter(event.data.request_id for event in loop.events(result))

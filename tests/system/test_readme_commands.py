@@ -66,7 +66,7 @@ recent_every = 1
 """
 START = "make up"
 SCENARIO = "flyball scenario "
-CI = frozenset({"make test"})
+CI = frozenset({"make test", "make test-all"})
 """Commands that run these tests."""
 
 HERE = [command for command in COMMANDS if command not in {START, *CI} and not command.startswith(SCENARIO)]

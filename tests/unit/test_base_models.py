@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from language_models import small_base, turns
+from profiles import examples
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Strip
 
@@ -37,7 +38,7 @@ PROMPT = turns(1)[0].prompt
 TOKENIZER = train_tokenizer([turn.prompt for turn in turns(10)], 400)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.text(max_size=60))
 def test_tokenizer_loses_no_text(text: str) -> None:
     ids = TOKENIZER.encode(text, add_special_tokens=False).ids

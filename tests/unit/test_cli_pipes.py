@@ -52,9 +52,15 @@ def test_run_goes_on_when_its_output_fills_a_disk() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code"), [(["status"], 3), (["status", "--json"], 3), (["doctor"], 1), (["tail"], 0), (["--help"], 0)]
+    ("words", "code", "stderr"),
+    [
+        (["status"], 3, subprocess.STDOUT),
+        (["status", "--json"], 3, subprocess.DEVNULL),
+        (["doctor"], 1, subprocess.STDOUT),
+        (["tail"], 0, subprocess.DEVNULL),
+        (["--help"], 0, subprocess.STDOUT),
+    ],
 )
-@pytest.mark.parametrize("stderr", [subprocess.STDOUT, subprocess.DEVNULL])
 def test_closed_pipe_keeps_the_exit_code(tmp_path: Path, words: list[str], code: int, stderr: int) -> None:
     write_journal(tmp_path / "journal.sqlite", recording().events)
     command = [sys.executable, "-m", "app.cli", "--run", str(tmp_path), *words]

@@ -14,7 +14,7 @@ from app.dashboard.jobs import MOST_KEPT, MOST_WAITING, PageJob, PageJobs, TooMa
 from app.engine import InlineEngine
 
 HERE = __name__
-DONE_SECONDS = 20.0
+DONE_SECONDS = 200.0
 
 
 def double(spec: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def test_ratings_order_players_by_expected_outcome(name: str) -> None:
 @pytest.mark.parametrize("name", GAMES)
 def test_intervals_of_mean_outcomes_cover_the_exact_value(name: str) -> None:
     config, players, expected = GAMES[name]
-    exact, covered, repetitions, games = expected(players[1], players[3]), 0, 400, 200
+    exact, covered, repetitions, games = expected(players[1], players[3]), 0, 400, 50
     whole = play_match(config, Weighted(*players[1]), Weighted(*players[3]), MatchPlan(repetitions * games, 7, 1.0))
     for first in range(0, repetitions * games, games):
         part = type(whole)(**{column: values[first : first + games] for column, values in whole})

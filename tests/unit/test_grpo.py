@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from language_models import KEY, canary_texts, random_adapter, small_base
-from transformers import AutoModelForCausalLM
 
 from app.config import GAMES, Compute, LanguageSettings
 from app.config.devices import Precision
@@ -249,6 +248,7 @@ def test_answers_without_advantage_or_of_cut_games_are_left_out(tmp_path) -> Non
 
 def test_exported_adapter_is_loaded_by_peft(tmp_path: Path) -> None:
     from peft import PeftModel
+    from transformers import AutoModelForCausalLM
 
     generator = PeftGenerator(small_base(store := MemoryStore()))
     adapter = random_adapter(store, generator, 0)

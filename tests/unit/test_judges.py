@@ -144,14 +144,14 @@ def test_more_positions_than_a_game_has_are_refused(monkeypatch) -> None:
 
 
 def test_players_are_asked_in_the_test_positions_themselves() -> None:
-    positions, player = draw_positions(CONNECT_FOUR, 40, seed=1), Listed()
+    positions, player = draw_positions(CONNECT_FOUR, 12, seed=1), Listed()
     share = optimal_share(CONNECT_FOUR, player, positions, temperature=0.0, seed=0)
     assert [tuple(history) for history in player.asked] == [position.history for position in positions]
     kept = []
     for position in positions:
         full = [column for column in range(7) if position.history.count(column) == 6]
         kept.append(min(set(range(7)) - set(full)) in position.optimal)
-    assert (share.all.mean, share.all.n) == (np.mean(kept), 40)
+    assert (share.all.mean, share.all.n) == (np.mean(kept), 12)
     hard = [keeps for keeps, position in zip(kept, positions, strict=True) if position.hard]
     assert share.hard is not None
     assert (share.hard.mean, share.hard.n) == (np.mean(hard), len(hard))

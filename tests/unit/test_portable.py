@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -31,6 +32,15 @@ FORMATS = ("npz", "json")
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Checkpoint:
     return stored(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a policy in all formats."""
+    checkpoint, folder = stored(tmp_path_factory.mktemp("store")), tmp_path_factory.mktemp("exported")
+    for suffix in FORMATS:
+        export_checkpoint(checkpoint, folder / f"policy.{suffix}")
+    return folder
 
 
 def stored(folder: Path, key: str = "hearts_4p", **changes) -> Checkpoint:
@@ -261,10 +271,9 @@ def bytes_of(suffix: str, change):
     ],
 )
 def test_what_is_no_policy_is_refused_with_what_is_wrong(
-    tmp_path: Path, checkpoint: Checkpoint, damage, complaint: str
+    tmp_path: Path, exported: Path, damage, complaint: str
 ) -> None:
-    for suffix in FORMATS:
-        export_checkpoint(checkpoint, tmp_path / f"policy.{suffix}")
+    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
     file = damage(tmp_path / "policy")
     with pytest.raises(BadPolicyFile, match=rf"policy\.(npz|json): .*{complaint}"):
         read_policy(file)

@@ -5,8 +5,9 @@ from driving import KEY, OLD, OTHER_KEY, DrivenWorker, played, run_settings
 
 from app.engine import JobFailed
 from app.events import QualityDegraded, QualityScoreUpdated
+from daemons import quality_monitor
 from daemons.jobs import Job
-from daemons.quality_monitor import REMEMBERED, QualityMonitor
+from daemons.quality_monitor import QualityMonitor
 
 
 @pytest.fixture
@@ -40,13 +41,14 @@ def test_shard_is_compared_with_earlier_of_its_configuration(monitor: DrivenWork
     assert {job.parts[0]["model"] for job in monitor.jobs()} == {OLD}
 
 
-def test_no_more_than_the_latest_are_remembered(monitor: DrivenWorker) -> None:
-    for number in range(REMEMBERED + 5):
+def test_no_more_than_the_latest_are_remembered(monitor: DrivenWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quality_monitor, "REMEMBERED", 20)
+    for number in range(25):
         deliver(monitor, number)
         judge(monitor, *monitor.jobs())
     deliver(monitor, 999)
     (job,) = monitor.jobs()
-    assert job.parts[0]["earlier"] == [shard(number) for number in range(5, REMEMBERED + 5)]
+    assert job.parts[0]["earlier"] == [shard(number) for number in range(5, 25)]
 
 
 def test_shard_delivered_before_is_unfit_but_no_parity_failure(monitor: DrivenWorker) -> None:

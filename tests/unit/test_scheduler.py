@@ -18,6 +18,7 @@ from builders import (
 from driving import KEY, NEED, NEW, OLD, OTHER_KEY, Driven, distributed, played, promoted, run_settings, scored, trained
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 from app.config import GAMES, RunSettings
 from app.controllers import SelfplayScheduler
@@ -350,7 +351,7 @@ class TestPriority:
         found = shares({key: 2.0 if n else 0.001 for n, key in enumerate(GAMES)}, turns=600)
         assert found[next(iter(GAMES))] >= 0.25 / len(GAMES) * 0.8
 
-    @settings(max_examples=25)
+    @settings(max_examples=examples(25))
     @given(weights=st.lists(st.sampled_from([0.001, 0.5, 1.0, 2.0, 1000.0]), min_size=2, max_size=5))
     def test_no_weights_leave_less_than_a_quarter_of_an_equal_share(self, weights):
         found = shares(dict(zip(GAMES, weights, strict=False)), turns=200)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 from app.config import RunSettings
 from app.core import EventId
@@ -185,7 +186,7 @@ def test_waits_and_utilisation_are_those_of_an_m_d_c_queue(processes: int, utili
     st.integers(1, 6),
     st.integers(1, 3),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_more_processes_never_lengthen_any_wait(arrivals: list[tuple[float, float]], processes: int, more: int) -> None:
     """This holds for equal arrivals and durations, served oldest first. Source: Kiefer and Wolfowitz."""
     ordered = sorted(arrivals)

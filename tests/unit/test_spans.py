@@ -99,7 +99,7 @@ async def test_refused_spans_are_sent_again_with_their_ticks() -> None:
     async with scripted_server(status(400)) as server:
         receiver = SpanReceiver(otlp_exporter(f"http://127.0.0.1:{server.port}/v1/traces", 1.0))
         with pytest.raises(Undelivered, match="did not take the spans"):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(200):
                 await receiver.send(events()[:5])
         receiver.close()
 

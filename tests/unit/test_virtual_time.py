@@ -1,7 +1,6 @@
 """Virtual time: instant waiting, and jobs that share a processor."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -55,9 +54,7 @@ def test_waiting_for_a_day_takes_no_time_and_keeps_the_order():
                 group.create_task(wake(seconds))
         assert (clock.now() - began).total_seconds() == clock.monotonic() == 86_400.0
 
-    began = time.perf_counter()
-    run(main)
-    assert time.perf_counter() - began < 5
+    run(main)  # a real day would exceed the test's limit
     assert woken == [(1.0, 1.0), (60.0, 60.0), (86_400.0, 86_400.0)]
 
 
