@@ -12,7 +12,7 @@ from app.replay.reachability import oldest
 from app.store import FileStore, StoredBlob
 from daemons.bounded_engine import LOOK_SECONDS, BoundedEngine
 from daemons.forecast import forecast
-from daemons.upkeep import PAUSE_SECONDS, StoreUpkeep
+from daemons.upkeep import PAUSE_SECONDS, Program
 
 
 async def test_full_store_takes_the_engines_capacity(tmp_path: Path) -> None:
@@ -47,26 +47,27 @@ def test_oldest_blobs_are_as_many_as_needed() -> None:
     assert oldest(spare, 0) == ()
 
 
-def test_store_upkeep_starts_its_command_every_ten_minutes(tmp_path: Path) -> None:
+def test_program_starts_its_command_every_ten_minutes(tmp_path: Path) -> None:
     clock, started = StepClock(), tmp_path / "started"
     program = f"open({str(started)!r}, 'a').write('x')"
-    kept = StoreUpkeep((sys.executable, "-c", program), tmp_path / "errors", clock)
+    command = (sys.executable, "-c", program)
+    kept = Program("making room", command, tmp_path / "errors", clock, wait_seconds=PAUSE_SECONDS)
     for _ in range(2):
         kept.look()
-        assert kept._program.child is None
+        assert kept.child is None
         clock.seconds += PAUSE_SECONDS / 2
     kept.look()
-    kept._program.child.wait(60)
+    kept.child.wait(60)
     assert started.read_text() == "x"
     kept.close()
 
 
-def test_store_upkeep_without_a_command_starts_nothing(tmp_path: Path) -> None:
+def test_program_without_a_command_starts_nothing(tmp_path: Path) -> None:
     clock = StepClock()
-    kept = StoreUpkeep((), tmp_path / "errors", clock)
+    kept = Program("making room", (), tmp_path / "errors", clock)
     clock.seconds += 1e9
     kept.look()
-    assert kept._program.child is None
+    assert kept.child is None
 
 
 def test_forecast_grows_with_rows_and_network() -> None:
