@@ -259,6 +259,17 @@ class Drawn(Race):
         return (0, 0)
 
 
+class Rare(Race):
+    """A race that is hardly ever decided, as gin rummy among random players."""
+
+    def reset(self, rng):
+        super().reset(rng)
+        self.decided = rng.random() > 0.97
+
+    def returns(self):
+        return super().returns() if self.decided else (0, 0)
+
+
 class Fixed(Race):
     def returns(self):
         return (1, -1)

@@ -102,7 +102,7 @@ def test_check_of_three_seats_finds_nothing() -> None:
         ("CutReturns", "returns", "A truncated game has outcomes [1.0, -1.0]"),
         ("LargeReturns", "returns", "Outcomes are"),
         ("UnevenReturns", "returns", "with the sum 2"),
-        ("Drawn", "outcomes", "at random, 16 games had no outcome but 0"),
+        ("Drawn", "outcomes", "at random, 128 games had no outcome but 0"),
         ("Fixed", "outcomes", "at random, 16 games all had the outcome [1.0, -1.0]"),
         ("Over", "outcomes", "All 16 games ended without a decision"),
         ("Unlimited", "truncation", "not cut off"),
@@ -150,6 +150,7 @@ def test_every_broken_game_is_checked() -> None:
         "ScaledChips",
         "Undecided",
         "Race16",
+        "Rare",
         "RefusesLimits",
         "Doubter",
         "Staked",
@@ -161,3 +162,11 @@ def test_every_broken_game_is_checked() -> None:
 def _cases():
     marks = [*test_check_of_a_broken_game_names_rule_and_fault.pytestmark]
     return [mark.args[1] for mark in marks if mark.name == "parametrize"]
+
+
+def test_check_of_rare_outcomes_plays_more_games(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody wins any of the first 16 games."""
+    assert not check_game(config("Rare"))
+    monkeypatch.setattr(game_check, "MORE_GAMES", game_check.GAMES)
+    (found,) = check_game(config("Rare"))
+    assert "16 games had no outcome but 0" in found.what
