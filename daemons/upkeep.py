@@ -75,7 +75,7 @@ class Program:
         return self.child is None
 
     def _start(self) -> None:
-        self._errors.parent.mkdir(parents=True, exist_ok=True)
+        self._errors.parent.mkdir(exist_ok=True)
         with self._errors.open("wb") as errors:
             # Its stdin closes when this process ends, even killed; then it ends too, and the journal is free.
             self.child = subprocess.Popen(  # noqa: S603 - our own command
