@@ -51,7 +51,7 @@ class BoundedEngine:
         self._full = full
 
     def _tell(self, taken: int, *, full: bool) -> None:
-        sizes = {"megabytes": round(taken / 1e6), "most_megabytes": round(self._most / 1e6)}
+        sizes = {"megabytes": round(taken / 1e6, 1), "most_megabytes": round(self._most / 1e6, 1)}
         if full:
             remedy = "it goes on once there is room: raise deployment.store_gib, or see flyball doctor"
             self._log.warning("the store is full: self-play waits", **sizes, remedy=remedy)

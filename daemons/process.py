@@ -43,7 +43,7 @@ from daemons.run_folder import LostJournal, bus_endpoint, check_history
 from daemons.saved_state import known_record
 from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
-from daemons.upkeep import StoreUpkeep, Upkeep
+from daemons.upkeep import PAUSE_SECONDS, Program, Upkeep
 
 SHARED_JOBS: Mapping[str, SharedJobs] = {
     selfplay_worker.DAEMON.name: "selfplay",
@@ -113,23 +113,21 @@ def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
         endpoint, clock = bus_endpoint(folder, loaded.deployment), SystemClock()
         access, settings = broker_access(loaded, clock), loaded.deployment.journal
         command = python_module("app.cli", "--run", str(folder.path.absolute()))
-        upkeep = Upkeep(
-            journal,
-            (*command, "journal", "archive", "--supervised", "--keep", str(settings.live_events)),
-            folder.errors("archive"),
-            settings,
-            clock,
-        )
+        archive = (*command, "journal", "archive", "--supervised", "--keep", str(settings.live_events))
+        archiving = Program("archiving", archive, folder.errors("archive"), clock)
+        upkeep = Upkeep(journal, archiving, settings, clock)
         to_gib = str(KEPT_SHARE * loaded.deployment.store_gib)
         collect = (*command, "store", "gc", "--yes", "--supervised", "--grace-hours", "6", "--to-gib", to_gib)
         own = loaded.deployment.store is None  # another folder may hold other runs' blobs
-        store = StoreUpkeep(collect if own else (), folder.errors("gc"), clock)
+        room = Program(
+            "making room in the store", collect if own else (), folder.errors("gc"), clock, wait_seconds=PAUSE_SECONDS
+        )
 
         def look() -> None:
             upkeep.look()
-            store.look()
+            room.look()
 
-        with closing(upkeep), closing(store):
+        with closing(archiving), closing(room):
             serve(journal, endpoint, loaded, voice, clock, access=access, upkeep=look)
 
 

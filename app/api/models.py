@@ -28,6 +28,10 @@ class ForeignModel(FlyballError):
     """A model of another game."""
 
 
+class ConfigNotNamed(BadUsage):
+    """A model's name alone does not say which configuration is meant."""
+
+
 def checked_search(name: str, argument: str) -> tuple[str, str]:
     """Split a name such as ``champion+64`` into the model and ``+64``.
 
@@ -110,7 +114,7 @@ def _full_hash(name: str, argument: str, place: Place) -> str:
 
 def _current(argument: str, place: Place, config_key: str | None, say: Say) -> ModelHash:
     if config_key is None:
-        raise BadUsage("Name the configuration whose current model is meant, too.")
+        raise ConfigNotNamed("Name the configuration whose current model is meant, too.")
     with open_journal(place) as reader:
         model = current_model(place, reader, config_key, say)
         if model is None:

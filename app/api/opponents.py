@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app.api.arguments import check_arguments
 from app.api.leagues import leagues_in
-from app.api.models import CURRENT, checked_search, fetch_model
+from app.api.models import CURRENT, ConfigNotNamed, checked_search, fetch_model
 from app.api.players import AGAINST, fetch_player
 from app.api.runs import Place, Say, config_of, open_journal, place_of, silent
 from app.config import Compute, GameConfig, Precision
@@ -74,7 +74,7 @@ def requested(
 def _game_of(name: str, place: Place, say: Say) -> str:
     """Return the configuration that a model was trained for."""
     if name in (RANDOM, HEURISTIC) or is_judge(name):
-        raise BadUsage(f"model {name} is a bot of many games.", hint="Name the configuration, too.")
+        raise ConfigNotNamed(f"model {name} is a bot of many games.", hint="Name the configuration, too.")
     store = MemoryStore()
     return get_checkpoint(store, fetch_model(name, "model", place, None, store, say=say)).manifest.config_key
 

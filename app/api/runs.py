@@ -4,10 +4,11 @@ import asyncio
 import os
 import shlex
 import socket
+import struct
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,12 @@ from app.config import GAMES, GameConfig, RunFolder
 from app.config.loading import Loaded, UnknownConfig, load
 from app.core import BROKER, FlyballError, ModelHash, UnusableFile, allow_modules_in
 from app.events import Event, EventVoided, Payload
+from app.events.envelope import EPOCH
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
 from app.journal.history import last_settings, past_settings, voided_events
 from app.status.status import READS, Board, Presence, ProcessEnd, Status, load_board
+from app.status.summary import show_time
 from app.telemetry import FAILED, last_records
 from daemons.clock import SystemClock
 from daemons.rights import client_keys
@@ -241,6 +244,41 @@ def check_listening(place: Place) -> str:
     return endpoint
 
 
+def broker_silence(endpoint: str, since: datetime | None = None) -> NotRunning:
+    """Return the error for a broker that listens and does not answer.
+
+    ``since``: when it recorded its last event.
+    """
+    pid = _listener(endpoint)
+    who = f"The broker (process {pid})" if pid else f"The broker at {endpoint}"
+    what = f"{who} does not answer" + (f"; it recorded its last event at {show_time(since)}" if since else "")
+    if pid and _is_halted(pid):
+        return NotRunning(f"{what}. Its process is halted.", hint=f"Let it go on: kill -CONT {pid}")
+    restart = f"kill -9 {pid}" if pid else "restart it on its machine"
+    return NotRunning(f"{what}.", hint=f"Its disk may hang. If it does not come back, let it start again: {restart}")
+
+
+def _listener(endpoint: str) -> int | None:
+    """Return the process that listens at a socket of this machine; None if it is unknown."""
+    transport, _, path = endpoint.partition("://")
+    if transport == "ipc":
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(PROBE_SECONDS)
+            probe.connect(path)
+            (pid,) = struct.unpack_from("i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))  # unix(7)
+            return pid or None
+    return None
+
+
+def _is_halted(pid: int) -> bool:
+    """Return whether a process is stopped, as by SIGSTOP or a debugger."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+    except OSError:
+        return False
+    return state.split()[:1] in (["T"], ["t"])
+
+
 def _no_answer(endpoint: str) -> NotRunning:
     """Return the error for a remote broker that does not answer."""
     return NotRunning(
@@ -307,28 +345,38 @@ def read_status(place: Place, say: Say) -> Status:
     deployment = place.load().deployment
     endpoint = bus_endpoint(place.folder, deployment)
     listening = is_listening(endpoint)
-    presence, board = asyncio.run(_ask(place, say)) if listening else (None, None)
+    presence, board, unanswered = asyncio.run(_ask(place, say)) if listening else (None, None, False)
     if board is None and deployment.keys.broker is not None and not place.folder.journal.exists():
         raise _no_answer(endpoint)
     if board is None:
         with open_run(place) as reader:
             board = read_board(place.folder, reader, say)
+            last = next(reader.headers_back(reader.head), None)
+        if unanswered:
+            since = EPOCH + timedelta(microseconds=last.recorded_us) if last else None
+            say(f"WARNING: {broker_silence(endpoint, since)}")
         if not listening and (ended := last_failure(place.folder, BROKER)):
             board.end(ended)
     return board.status(SystemClock().now(), presence, running=listening or is_held(place.folder))
 
 
-async def _ask(place: Place, say: Say) -> tuple[Presence | None, Board | None]:
-    """Ask the broker for its table of daemons, and a board.
+async def _ask(place: Place, say: Say) -> tuple[Presence | None, Board | None, bool]:
+    """Ask the broker for its table of daemons, and a board; return also whether it did not answer.
 
-    The board is None if this machine has the journal. Without the journal, both are None if the broker does not answer.
+    The board is None if this machine has the journal. Both are None if the broker does not answer, or refuses this key
+    on a machine with the journal.
     """
+    here = place.folder.journal.exists()
     async with connected(place, ASK_SECONDS, producer="status") as bus:
-        if place.folder.journal.exists():
-            return await presence_on(bus, say), None
-        with suppress(BrokerUnavailable):
-            return await _present(bus), await board_on(bus)
-        return None, None
+        try:
+            return await _present(bus), None if here else await board_on(bus), False
+        except BrokerUnavailable:
+            return None, None, True
+        except KeyRefused as error:
+            if not here:
+                raise
+            say(str(error))
+            return None, None, False
 
 
 async def past_events(bus: Bus, types: Collection[type[Payload]], after: int = 0) -> AsyncIterator[Event[Any]]:

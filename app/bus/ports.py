@@ -232,6 +232,9 @@ class Bus(Protocol):
 
         While the broker is away, the latest sign is kept. The broker ignores signs from names that have not published
         DAEMON_STARTED.
+
+        Raises:
+            FileTouched: another program touched the outbox, so that unsent events would be lost.
         """
         ...
 

@@ -129,6 +129,8 @@ class ZmqBus:
     def show_life(self, sign: Sign) -> None:
         """See ``Bus.show_life``."""
         self._check_open()
+        if self._outbox is not None:
+            self._outbox.check()
         self._client.show_life(sign)
         self.wake()
 

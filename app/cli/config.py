@@ -7,6 +7,7 @@ import click
 from app.api.runs import Place
 from app.cli.options import json_option, placed
 from app.cli.output import data_only_on_stdout, echo, note, write_json
+from app.core.sizes import size_text
 
 
 @click.group()
@@ -60,5 +61,5 @@ def check(place: Place, *, as_json: bool) -> None:
         note(f"The settings of {loaded.deployment.node} are fine. What is played is in the head's.")
     else:
         note(f"The settings are fine: {', '.join(keys)} on {loaded.deployment.node}.")
-        shares = ", ".join(f"{key} {size / 1e6:,.0f}" for key, size in expected.items())
-        note(f"Expected size of the store in MB: {shares}; the bound is {loaded.deployment.store_gib:g} GiB.")
+        shares = ", ".join(f"{key} {size_text(size)}" for key, size in expected.items())
+        note(f"Expected size of the store: {shares}; the bound is {size_text(loaded.deployment.store_bytes)}.")

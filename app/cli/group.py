@@ -5,6 +5,7 @@ Data goes to stdout, everything else to stderr.
 
 import errno
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ from app.cli.first_process import continue_as_child
 from app.cli.streams import OutputFailed, discard_output, set_up_streams, tolerate_closed_output
 
 INTERRUPTED = 128 + signal.SIGINT
+ARGUMENTS = "app.cli.arguments"
+"""Key of the command line's arguments in a context's ``meta``."""
 
 COMMANDS = {
     "up": "Start all daemons of a run and watch them.",
@@ -75,6 +78,10 @@ the settings or a named file. All other errors exit with 1.
 
 EXIT_CODES = {name: code for code, names in ERRORS.items() for name in names.split()}
 
+ADDED = {"ConfigNotNamed": "--config KEY"}
+"""What the same command with an option added mends, by the error's name. The errors themselves name no options, because
+the Python API raises them, too."""
+
 ODD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES})
 """Errors of a bad path, even when only its existence is checked."""
 
@@ -114,6 +121,7 @@ class LazyGroup(click.Group):
                 arg.encode()
             except UnicodeEncodeError:  # journals, settings, logs and JSON hold UTF-8
                 ctx.fail(f"{os.fsencode(arg)!r} is not UTF-8.")
+        ctx.meta[ARGUMENTS] = tuple(args)
         if not ctx.resilient_parsing:  # set while the shell completes a word
             _refuse_repetitions(self, ctx, args, frozenset())
         with tolerate_closed_output():
@@ -160,8 +168,11 @@ class LazyGroup(click.Group):
             click.echo("Aborted!", err=True)
             raise click.exceptions.Exit(INTERRUPTED) from None
         except FlyballError as error:
-            _report(error.message, completed(error.hint, flyball(ctx.obj["run_dir"], ctx.obj["config_file"])))
-            names = (kind.__name__ for kind in type(error).__mro__)
+            names = [kind.__name__ for kind in type(error).__mro__]
+            added = next((ADDED[name] for name in names if name in ADDED), None)
+            again = f"{shlex.join(('flyball', *ctx.meta[ARGUMENTS]))} {added}"
+            start = flyball(ctx.obj["run_dir"], ctx.obj["config_file"])
+            _report(error.message, f"Name it: {again}" if added else completed(error.hint, start))
             raise click.exceptions.Exit(next((EXIT_CODES[name] for name in names if name in EXIT_CODES), 1)) from None
         except OSError as error:
             if isinstance(error, OutputFailed) or (explained := _explanation(error)) is None:

@@ -37,10 +37,10 @@ class Stop(KeyboardInterrupt):
 
 
 @contextmanager
-def stoppable(folder: Path) -> Iterator[None]:
+def stoppable(folder: Path, resumed: str) -> Iterator[None]:
     """Raise ``Interrupted`` at Ctrl-C and ``Terminated`` at SIGTERM.
 
-    The error says where the run in ``folder`` goes on.
+    The error says where the run in ``folder`` goes on. The error for a folder with a run names the command ``resumed``.
     """
 
     def stop(number: int, _: FrameType | None) -> None:
@@ -58,6 +58,10 @@ def stoppable(folder: Path) -> Iterator[None]:
         done = json.loads(state.read_bytes())["iteration"]
         what = f"Interrupted; the run is at the checkpoint after iteration {done}."
         raise kind(what, hint="It goes on by --resume.") from None
+    except FlyballError as error:
+        if type(error).__name__ in ("RunExists", "TextRunExists"):
+            error.hint = f"Choose another folder, or resume it: {resumed}"
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -95,6 +99,7 @@ def train(
     folder: the models, the log, the curves and the report.
     """
     config, folder = place.config(config_key), output or Path("training") / config_key
+    resumed = place.command("train", config_key, "--output", str(folder), "--resume")
     values = assigned(assignments) | ({"collection.initial_policy": STARTS[start]} if start else {})
     if config.backend == LANGUAGE_BACKEND:
         from app.cli.language_training import train_text_game
@@ -103,7 +108,7 @@ def train(
             raise BadUsage(
                 "--config and --start are for networks; a text game has --set, and its table in flyball.toml."
             )
-        with stoppable(folder):
+        with stoppable(folder, resumed):
             train_text_game(
                 place,
                 config,
@@ -118,7 +123,7 @@ def train(
     if only_settings:
         _show_settings(training_settings(config, file, values), as_json=as_json)
         return
-    with stoppable(folder), data_only_on_stdout():
+    with stoppable(folder, resumed), data_only_on_stdout():
         from app.api.training import prepare_training  # loads torch
         from app.cli.training import train_and_show
 

@@ -17,6 +17,7 @@ from app.api.runs import (
     ASK_SECONDS,
     Place,
     board_on,
+    broker_silence,
     connected,
     is_listening,
     last_failure,
@@ -28,6 +29,7 @@ from app.api.runs import (
 from app.bus import Bus
 from app.bus.access import KeyRefused
 from app.bus.keys import Key, KeyList, read_secret
+from app.bus.ports import BrokerUnavailable
 from app.config.devices import AUTO, JobKind
 from app.config.loading import Loaded
 from app.core import BROKER, FlyballError
@@ -153,6 +155,9 @@ def _ask(place: Place, loaded: Loaded, *, board: bool) -> _Answers:
         )
     try:
         presence, found, recent = asyncio.run(_answers(place, board=board))
+    except BrokerUnavailable:
+        silence = _problem(broker_silence(endpoint))
+        return _Answers(BrokerAnswer(endpoint, listens=True, held=held, problem=silence))
     except FlyballError as error:
         refused = isinstance(error, KeyRefused)
         return _Answers(BrokerAnswer(endpoint, listens=True, held=held, problem=_problem(error), refused=refused))

@@ -144,8 +144,17 @@ def gate_unplayed(facts: Facts) -> Iterator[Symptom]:
 
 
 def gate_undecided(facts: Facts) -> Iterator[Symptom]:
-    """Find configurations whose gates include games that no player decided."""
+    """Find configurations whose gates include games that no player decided, or only games that repeat each other."""
     for row in facts.configs.values():
+        if row.alike:
+            yield Symptom(
+                "notice",
+                row.key,
+                "All games of the latest gate end alike, so that no difference between candidate and champion can be "
+                "shown.",
+                "The game may be solved: then nothing is left to learn. Otherwise let games differ: raise "
+                f"games.{row.key}.evaluation.temperature or games.{row.key}.evaluation.opening_plies.",
+            )
         if row.undecided:
             yield Symptom(
                 "warning",

@@ -20,6 +20,9 @@ from app.games.spec_check import spec_faults
 from app.games.table import FINISHED, TOLERANCE, Floats, IllegalAction, Indices, Mask, Observations, Symmetry, Table
 
 GAMES = 16
+MORE_GAMES = 128
+"""Games to play when fewer had no outcome but 0: in gin rummy, random players rarely end a hand."""
+
 FEWEST = 8
 """Games with the same outcome that are no coincidence."""
 
@@ -85,7 +88,7 @@ def examine_game(config: GameConfig, games: int = GAMES, seed: int = 0) -> GameR
 
     Args:
         config: the configuration; its network is not checked.
-        games: games to play, 2 or more.
+        games: games to play, 2 or more; ``MORE_GAMES`` if all of fewer have the outcome 0.
         seed: seed of the first game; the others follow.
     """
     try:
@@ -97,6 +100,8 @@ def examine_game(config: GameConfig, games: int = GAMES, seed: int = 0) -> GameR
         return GameReport(faults)
     trial = _Trial(config, table, [seed + number for number in range(games)])
     findings, spec = trial.run(), table.spec
+    if trial.outcomes() == (0, 0) and games < MORE_GAMES:
+        return examine_game(config, MORE_GAMES, seed)
     told_apart = table.told_apart(seed) if isinstance(table, OpenSpielTable) else None
     return GameReport(findings, trial.outcomes(), spec.outcome_scale, told_apart, spec.encoding)
 

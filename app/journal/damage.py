@@ -11,7 +11,7 @@ from typing import Any
 
 from app.core import FlyballError
 from app.events.frames import DamagedRecord, Record
-from app.journal.database import DamagedDatabase, DamagedRow, Database, StorageError, explained, locked
+from app.journal.database import DamagedDatabase, DamagedRow, Database, StorageError, check_header, explained, locked
 from app.journal.queries import (
     COLUMNS,
     FORMAT,
@@ -164,6 +164,7 @@ def rebuild(path: Path) -> Rebuilt:
             hint="Look whether it is still needed, and move it away.",
         )
     with locked(path), explained(path):
+        check_header(path)
         new.unlink(missing_ok=True)
         with (
             closing(sqlite3.connect(path, isolation_level=None)) as old,

@@ -15,6 +15,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from shlex import quote
 from typing import Literal
 
 from app.core import FlyballError
@@ -32,6 +33,9 @@ BEGIN = "Start `flyball up` once, or choose another run folder."
 
 HEADER = b"SQLite format 3\0" + PAGE_BYTES.to_bytes(2, "big")
 """First bytes of every file written here."""
+
+WITHOUT_WAL = b"\1\1"
+"""Next bytes of a backup; those of a file that had a WAL are 2 and 2 (https://sqlite.org/fileformat2.html)."""
 
 OTHER_HISTORY = ".other-history"
 """Suffix of files that belong to another history of the journal, and are kept for inspection."""
@@ -192,7 +196,7 @@ class Database:
 
         The transaction is committed on leaving and rolled back on an error.
         """
-        self._refuse_touched()
+        self.check()
         try:
             try:
                 with explained(self.path):
@@ -201,7 +205,7 @@ class Database:
                     self.connection.execute("COMMIT")
             finally:
                 self._watch.note()  # also of a checkpoint that failed half way, which would look like an overwrite
-            self._refuse_touched()
+            self.check()
         except BaseException as error:
             if isinstance(error, StorageFull) and self._reserve is not None:
                 self._reserve.unlink(missing_ok=True)
@@ -218,7 +222,7 @@ class Database:
         self._run("VACUUM", "PRAGMA wal_checkpoint(PASSIVE)")
 
     def _run(self, *statements: str) -> None:
-        self._refuse_touched()
+        self.check()
         try:
             with explained(self.path):
                 for statement in statements:
@@ -237,7 +241,7 @@ class Database:
                 self.connection.close()
             os.close(self._lock)
 
-    def _refuse_touched(self) -> None:
+    def check(self) -> None:
         """Raise ``FileTouched`` if another program touched a file.
 
         Acknowledged transactions are saved first, as far as possible.
@@ -302,7 +306,7 @@ def open_read_only(path: Path, form: Format, *, immutable: bool = False) -> sqli
     if not path.is_file():
         raise NotAJournal(f"There is no journal at {path}.", hint=BEGIN)
     try:
-        _check_header(path)
+        check_header(path)
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error}.", hint="Look at its owner and mode.") from error
     with ExitStack() as on_error, explained(path):
@@ -346,7 +350,7 @@ def structural_damage(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def _open(path: Path, form: Format, synchronous: str) -> sqlite3.Connection:
-    _check_header(path)
+    check_header(path)
     with ExitStack() as on_error:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         on_error.callback(connection.close)
@@ -373,14 +377,27 @@ def _open(path: Path, form: Format, synchronous: str) -> sqlite3.Connection:
     return connection
 
 
-def _check_header(path: Path) -> None:
-    """Refuse a file with another header, because SQLite would misread its pages."""
+def check_header(path: Path) -> None:
+    """Refuse a file with another header, because SQLite would misread its pages.
+
+    A backup beside the WAL of the file that it replaces is refused, because SQLite would write that WAL into it.
+
+    Raises:
+        DamagedDatabase: it is such a file.
+    """
     if not path.is_file():
         return
+    wal = Path(f"{path}-wal")
+    has_wal = wal.is_file() and wal.stat().st_size > 0  # looked at first: a writer marks the header before it has one
     with path.open("rb") as file:
-        found = file.read(len(HEADER))
+        found, mode = file.read(len(HEADER)), file.read(len(WITHOUT_WAL))
     if found and found != HEADER:
         raise DamagedDatabase(f"{path} is damaged or not a Flyball database: its header is wrong.")
+    if has_wal and mode == WITHOUT_WAL:
+        raise DamagedDatabase(
+            f"{path} is a backup, and {wal.name} beside it was left by another file. Together they are damaged.",
+            hint=f"To go on from the backup: rm {quote(str(wal))} {quote(f'{path}-shm')}",
+        )
 
 
 def _version(path: Path, connection: sqlite3.Connection, form: Format) -> int:

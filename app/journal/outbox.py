@@ -49,6 +49,10 @@ class SqliteOutbox:
         with self._db.transaction() as db:
             db.executemany("DELETE FROM frames WHERE epoch = ? AND base = ?", rows)
 
+    def check(self) -> None:
+        """See ``Outbox.check``."""
+        self._db.check()
+
     def close(self) -> None:
         """Close. Idempotent."""
         self._db.close()

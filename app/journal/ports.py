@@ -224,6 +224,14 @@ class Outbox(Protocol):
         """Delete the frames with these (epoch, base)."""
         ...
 
+    def check(self) -> None:
+        """Check that what is stored can be found again.
+
+        Raises:
+            FileTouched: another program touched a file of the outbox.
+        """
+        ...
+
     def close(self) -> None:
         """Close. Idempotent."""
         ...

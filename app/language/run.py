@@ -31,6 +31,10 @@ class UnusableTraining(FlyballError):
     """A folder or settings unfit for training a text game."""
 
 
+class TextRunExists(UnusableTraining):
+    """A folder that holds a training already."""
+
+
 class LoopSettings(Settings):
     """Settings of ``flyball train`` for text games, in addition to the configuration."""
 
@@ -132,7 +136,7 @@ class _Place:
 
 def _begun(config: GameConfig, loop: LoopSettings, folder: Path, seed: int, *, place: _Place, say: Say) -> TextRun:
     if (folder / STATE).exists():
-        raise UnusableTraining(f"{folder} holds a run.", hint="Resume it, or choose another folder.")
+        raise TextRunExists(f"{folder} holds a run.", hint="Resume it, or choose another folder.")
     check_settings(config, open_text_table(config, 0).spec)
     require(loop.device)
     folder.mkdir(parents=True, exist_ok=True)

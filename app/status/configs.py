@@ -107,15 +107,16 @@ class ConfigRow(Row, frozen=True):
 
     ``since_us`` is the time of the first event. ``played`` holds the games of each second within the window.
     ``evaluated`` is the last evaluated model, until it is promoted or rejected. ``tested_us`` is when games of the
-    candidate were last requested, played or failed; at first, when it was trained. ``undecided`` is the share of the
-    latest gate's games in which no player had a decision. ``loops`` counts trainings that were evaluated and decided;
-    ``promotions`` and ``rejections`` count decisions, including operators'. The initial model's promotion counts in
-    none of them. ``champions`` ends with the current model. ``blocked`` is the reason of a training block. ``quality``
-    is the data quality behind the training intensity, ``weakest`` the least component of the latest shard's score.
-    ``overdue`` is the latest EVALUATION_OVERDUE since the last evaluation. ``undistributed`` is the failure to
-    distribute the current model. ``late`` are nodes that were reported to lack the distributed model. ``failing`` holds
-    the failures of trainings and evaluations, by the noun. ``diverged`` counts the latest trainings in a row that
-    diverged. ``regression`` is the open regression of the current model.
+    candidate were last requested, played or failed; at first, when it was trained. ``undecided`` is the share of
+    the latest gate's games in which no player had a decision; ``alike``: its games repeat each other. ``loops``
+    counts trainings that were evaluated and decided; ``promotions`` and ``rejections`` count decisions, including
+    operators'. The initial model's promotion counts in none of them. ``champions`` ends with the current model.
+    ``blocked`` is the reason of a training block. ``quality`` is the data quality behind the training intensity,
+    ``weakest`` the least component of the latest shard's score. ``overdue`` is the latest EVALUATION_OVERDUE since
+    the last evaluation. ``undistributed`` is the failure to distribute the current model. ``late`` are nodes that
+    were reported to lack the distributed model. ``failing`` holds the failures of trainings and evaluations, by the
+    noun. ``diverged`` counts the latest trainings in a row that diverged. ``regression`` is the open regression of
+    the current model.
     """
 
     key: str
@@ -135,6 +136,7 @@ class ConfigRow(Row, frozen=True):
     evaluated: ModelHash | None = None
     tested_us: int | None = None
     undecided: float = 0.0
+    alike: bool = False
     lineage: Lineage = Lineage()
     champions: tuple[PastChampion, ...] = ()
     progress: Progress | None = None
@@ -200,10 +202,19 @@ def _tested(
     return {"tested_us": event.recorded_us} if event.data.model == row.lineage.candidate else {}
 
 
+def are_alike(data: EvaluationCompleted) -> bool:
+    """Return whether the games of a gate repeat each other, one for each seat of the candidate.
+
+    Then all of them count as one observation (see ``Candidate.after``), which decides nothing.
+    """
+    return data.purpose == "gate" and all(match.distinct_games <= match.players < match.games for match in data.results)
+
+
 def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
     data, ended = event.data, _tested(row, event) | {"failing": _without(row, EVALUATION)}
     if data.purpose == "gate":
-        return ended | {"undecided": (data.undecided_games or 0) / sum(match.games for match in data.results)}
+        undecided = (data.undecided_games or 0) / sum(match.games for match in data.results)
+        return ended | {"undecided": undecided, "alike": are_alike(data)}
     if data.purpose != "rating":
         return ended
     random = next((result for result in data.results if result.opponent == RANDOM), None)

@@ -65,7 +65,7 @@ MOST_SHOWN = 240  # characters of an error in a status
 MANY_FAILURES = 3
 """Failures in a row after which a configuration's status names them."""
 
-FORMAT = 9
+FORMAT = 10
 """Version of saved boards.
 
 Raise it when the rows change, or when a fold counts events differently.

@@ -24,7 +24,7 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingRequested,
 )
-from app.status.configs import Progress
+from app.status.configs import Progress, are_alike
 
 HASH_DIGITS = 8
 UNKNOWN = "-"
@@ -180,7 +180,10 @@ def _training(data: TrainingCompleted) -> str:
 def _evaluation(data: EvaluationCompleted) -> str:
     results = ", ".join(f"{_points(result)} v. {result.opponent}" for result in data.results)
     undecided = f", {data.undecided_games} games without a decision" if data.undecided_games else ""
-    return f"step {data.step}: {short(data.model)} {show_elo(data.elo, data.elo_stderr)} Elo, {results}{undecided}"
+    alike = ", no difference can be shown: all games end alike" if are_alike(data) else ""
+    return (
+        f"step {data.step}: {short(data.model)} {show_elo(data.elo, data.elo_stderr)} Elo, {results}{undecided}{alike}"
+    )
 
 
 def _points(match: MatchResult) -> str:

@@ -154,11 +154,13 @@ class FileStore:
     A reader sees a whole blob or none. A process killed while writing leaves an unused file in ``root/unfinished``.
 
     Args:
-        root: the folder; created when something is put into it.
+        root: the folder; created when something is put into it. If the folder around it is there now and missing then,
+            it was moved, and a new one under its old name would hide the blob: ``put`` raises ``FileNotFoundError``.
     """
 
     def __init__(self, root: str | Path) -> None:
         self._root = Path(root)
+        self._is_within = self._root.parent.is_dir()
         self._unfinished = self._root / "unfinished"
 
     def __eq__(self, other: object) -> bool:
@@ -172,8 +174,9 @@ class FileStore:
         key = key_of(data)
         path = self.path(key)
         if not (_holds(path, data) and _renewed(path)):
-            for folder in (path.parent, self._unfinished):
-                folder.mkdir(parents=True, exist_ok=True)
+            self._root.mkdir(parents=not self._is_within, exist_ok=True)
+            for folder in (path.parent.parent, path.parent, self._unfinished):
+                folder.mkdir(exist_ok=True)
             replace_durably(path, data, self._unfinished)
             for folder in (path.parent.parent, self._root):  # these folders may be new too
                 flush_folder(folder)

@@ -14,13 +14,19 @@ class RunCurves(Curves):
     """
 
     def __init__(self, folder: RunFolder, deployment: Deployment, fresh_id: str) -> None:
+        self._folder = folder.path.absolute()
         self._all: list[Curves] = [TensorBoardCurves(folder.curves)]
         if deployment.wandb != "off":
             group = folder.path.absolute().name
             self._all.append(WandbCurves(folder.curves, group, fresh_id, deployment.wandb))
 
     def take(self, event: Event[Payload]) -> None:
-        """See ``Curves.take``."""
+        """See ``Curves.take``.
+
+        Nothing is written while the run folder is missing: it was moved, and would get a stub under its old name.
+        """
+        if not self._folder.is_dir():
+            return
         for curves in self._all:
             curves.take(event)
 

@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 from archives import record_of
 
+from app.bus import ZmqBus
+from app.bus.ports import Sign
 from app.events.frames import Record
-from app.journal import SqliteJournal, SqliteJournalReader, SqliteStateStore
+from app.journal import DamagedDatabase, SqliteJournal, SqliteJournalReader, SqliteOutbox, SqliteStateStore
+from app.journal.damage import rebuild
 from app.journal.database import FileReplaced, FileTouched
 
 EVENTS = 20
@@ -65,6 +68,23 @@ def journal_in(folder: Path) -> SqliteJournal:
             with closing(SqliteJournalReader(folder / "j")) as reader:
                 reader.backup(folder / "backup")
     return journal
+
+
+def killed_journal(tmp_path: Path, *, restored: bool = False) -> Path:
+    """Return the folder of a journal whose writer was killed, so that its WAL is there.
+
+    ``restored``: the writer had gone on from a backup.
+    """
+    journal, folder = journal_in(tmp_path / "run"), tmp_path / "killed"
+    if restored:
+        journal.close()
+        (tmp_path / "run" / "backup").replace(tmp_path / "run" / "j")
+        journal = SqliteJournal(tmp_path / "run" / "j")
+        for position in range(EVENTS // 2 + 1, EVENTS + 1):
+            journal.append([record(position)])
+    shutil.copytree(tmp_path / "run", folder)
+    journal.close()
+    return folder
 
 
 def head_of(path: Path) -> int:
@@ -171,6 +191,41 @@ def test_state_store_whose_file_is_deleted_says_so(tmp_path):
     with pytest.raises(FileReplaced, match="was deleted"):
         store.save(2, {})
     store.close()
+
+
+@pytest.mark.parametrize("opened", [SqliteJournal, SqliteJournalReader, rebuild])
+def test_backup_beside_a_stale_wal_is_refused(tmp_path, opened):
+    """Restore a backup beside the WAL that a killed broker left: the hint leads to the backup's content."""
+    folder = killed_journal(tmp_path)
+    shutil.copyfile(folder / "backup", folder / "j")
+    with pytest.raises(DamagedDatabase, match="j is a backup, and j-wal") as refused:
+        opened(folder / "j")
+    assert (folder / "j").read_bytes() == (folder / "backup").read_bytes()
+    subprocess.run(refused.value.hint.removeprefix("To go on from the backup: "), shell=True, check=True)
+    assert head_of(folder / "j") == EVENTS // 2
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_wal_of_a_killed_broker_is_accepted(tmp_path, restored):
+    """Kill the broker that wrote the journal, and one that went on from a restored backup."""
+    folder = killed_journal(tmp_path, restored=restored)
+    assert (folder / "j-wal").stat().st_size > 0
+    with closing(SqliteJournalReader(folder / "j")) as reader:
+        assert reader.head == EVENTS
+    assert head_of(folder / "j") == EVENTS
+
+
+async def test_bus_notices_a_deleted_outbox_at_the_next_sign(tmp_path):
+    """Nothing has to be stored: a daemon sends signs of life in every turn."""
+    outbox = SqliteOutbox(tmp_path / "outbox")
+    bus = ZmqBus(f"ipc://{tmp_path}/bus", producer="feedback@here", outbox=outbox)
+    sign = Sign(position=1, lag=0, jobs=0, requests=0)
+    bus.show_life(sign)
+    (tmp_path / "outbox").unlink()
+    with pytest.raises(FileReplaced, match="outbox was deleted"):
+        bus.show_life(sign)
+    await bus.close()
+    outbox.close()
 
 
 def test_own_commits_checkpoints_and_vacuum_are_no_touch(tmp_path):

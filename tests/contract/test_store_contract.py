@@ -145,3 +145,16 @@ def test_many_processes_write_the_same_blobs_at_once(tmp_path):
     store = FileStore(tmp_path)
     assert len([store.get(key) for key in store.keys()]) == 40 + 3 * 40  # noqa: SIM118
     assert list((tmp_path / "unfinished").iterdir()) == []
+
+
+def test_file_store_of_a_moved_run_makes_no_folder(tmp_path: Path) -> None:
+    """A job that ends after the move fails. Nested folders that never were are made."""
+    (tmp_path / "run").mkdir()
+    store = FileStore(tmp_path / "run" / "store")
+    store.put(b"before")
+    (tmp_path / "run").rename(tmp_path / "moved")
+    with pytest.raises(FileNotFoundError):
+        store.put(b"after")
+    assert not (tmp_path / "run").exists()
+    nested = FileStore(tmp_path / "a" / "b" / "store")
+    assert nested.get(nested.put(b"nested")) == b"nested"

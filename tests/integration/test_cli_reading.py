@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +25,7 @@ from app.events import CATALOGUE
 from app.events.envelope import EPOCH
 from app.events.frames import Frame, frame_of, seal
 from app.journal import SqliteJournal
+from app.status.summary import show_time
 from daemons.clock import SystemClock
 from daemons.run_folder import FolderLock
 
@@ -362,3 +365,40 @@ def test_event_names_are_completed(run: Path) -> None:
     program = "from app.cli import main; main(prog_name='flyball')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
     assert done.stdout.split() == ["plain,MODEL_PROMOTED"]
+
+
+@pytest.fixture
+def halted_broker(run: Path) -> Iterator[int]:
+    """Halt a process that listens at the broker's address; return its id."""
+    code = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print(flush=True)"
+    command = [sys.executable, "-c", f"{code}; sys.stdin.read()", str(run / "bus.sock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        yield process.pid
+        process.kill()
+
+
+def test_status_names_a_broker_that_is_halted(flyball: Flyball, halted_broker: int) -> None:
+    """The hint is the command that lets it go on."""
+    shown = flyball("status")
+    assert shown.exit_code == 0, shown.stderr
+    last = show_time(recording().events[-1].recordedtime)
+    named = f"WARNING: The broker (process {halted_broker}) does not answer; it recorded its last event at {last}."
+    assert f"{named} Its process is halted. Let it go on: kill -CONT {halted_broker}" in shown.stderr
+    assert f"(process {halted_broker}) does not answer. Its process is halted." in flyball("doctor").stdout
+
+
+def test_hint_about_a_current_model_names_the_option(run: Path, flyball: Flyball) -> None:
+    """The hint is what was typed, with the option added."""
+    refused = flyball("export", "current", run / "x.npz")
+    assert refused.exit_code == 2
+    assert f"flyball --run {run} export current {run / 'x.npz'} --config KEY" in refused.stderr
+
+
+def test_config_check_shows_sizes_in_one_kind_of_unit(flyball: Flyball) -> None:
+    """A bound of 50 GiB, the default, is 54 GB."""
+    shown = flyball("config", "check").stderr
+    assert re.search(r"Expected size of the store: .*tic_tac_toe_2p [\d.]+ [kM]B, .*; the bound is 54 GB\.", shown)

@@ -181,7 +181,9 @@ def test_run_is_trained_summed_up_and_resumed(tmp_path: Path) -> None:
     assert (summary["config"], summary["seed"], summary["iteration"]) == ("tic_tac_toe_2p", 3, 2)
     assert summary["final"][0]["games"] == 8
     assert "2/2  return" in done.stderr
-    refused(small(tmp_path / "run"), 2, "Resume it")
+    again = small(tmp_path / "run")
+    assert again.exit_code == 2
+    assert f"resume it: flyball train tic_tac_toe_2p --output {tmp_path / 'run'} --resume" in again.stderr
     longer = train("tic_tac_toe_2p", "--output", tmp_path / "run", "--resume", "--set", "collection.num_iterations=3")
     assert longer.exit_code == 0, longer.stderr
     assert "Going on after iteration 2" in longer.stderr

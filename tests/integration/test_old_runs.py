@@ -1,4 +1,4 @@
-"""Run folders of earlier versions: opened, migrated, continued."""
+"""Run folders of earlier versions: opened, migrated, replayed, continued."""
 
 import json
 import sqlite3
@@ -7,30 +7,25 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from old_runs import FOLDER, unpack
+from old_runs import FOLDER, facts_of, unpack
 from running_loop import RunningLoop, running_loop
 
 from app.cli.group import main
 from app.events import DaemonFailed, DaemonReady, TrainingRequested
 from app.journal import SqliteJournal
 
-OLD_RUNS = sorted(path.name.removesuffix(".tar.xz") for path in FOLDER.glob("*.tar.xz"))
+UNMIGRATED = "200ec2d"
+"""A run whose journal has format 0."""
 
-
-@pytest.fixture(params=OLD_RUNS)
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    return unpack(request.param, tmp_path)
+WITH_FACTS = sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
 def flyball(run: Path, *words: str) -> Result:
     return CliRunner().invoke(main, ["--run", str(run), *words], prog_name="flyball")
 
 
-def test_there_are_old_runs() -> None:
-    assert "200ec2d" in OLD_RUNS
-
-
-def test_an_old_journal_is_migrated_and_read(run: Path) -> None:
+def test_old_journal_is_migrated_read_and_replayed(tmp_path: Path) -> None:
+    run = unpack(UNMIGRATED, tmp_path)
     with closing(sqlite3.connect(run / "journal.sqlite")) as db:
         before = db.execute("SELECT first, head, bodies FROM frames").fetchall()
         marks = db.execute("SELECT producer, epoch, next, used FROM marks").fetchall()
@@ -46,15 +41,19 @@ def test_an_old_journal_is_migrated_and_read(run: Path) -> None:
     shown = flyball(run, "status")
     assert shown.exit_code == 3, "nothing runs"
     assert "tic_tac_toe_2p" in shown.stdout
+    replayed = json.loads(flyball(run, "replay", "--check", "--json").stdout)
+    assert (replayed["position"], replayed["unfolded"]) == (330, []), "every event can be read and folded"
+    assert replayed["matched"]["MODEL_PROMOTED"] == 1
 
 
-def test_a_killed_migration_leaves_the_old_format(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_migration_leaves_the_old_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class PowerCut(Exception):
         """A loss of the machine's power."""
 
     def cut(*_: object) -> None:
         raise PowerCut
 
+    run = unpack(UNMIGRATED, tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr("app.journal.queries.save_row", cut)
         with pytest.raises(PowerCut):
@@ -64,14 +63,27 @@ def test_a_killed_migration_leaves_the_old_format(run: Path, monkeypatch: pytest
     SqliteJournal(run / "journal.sqlite").close()
 
 
+@pytest.mark.parametrize("name", WITH_FACTS)
+def test_old_run_shows_the_facts_that_its_version_showed(tmp_path: Path, name: str) -> None:
+    """Guarantee: ratings, counts, decisions and the play of stored models stay as they were."""
+    run = unpack(name, tmp_path)
+    expected = json.loads((FOLDER / f"{name}.json").read_text())
+    assert facts_of(lambda *words: flyball(run, *words).stdout) == expected
+    verified = flyball(run, "store", "verify")
+    assert verified.exit_code == 0, verified.stderr
+
+
 @pytest.mark.timeout(400)
-def test_an_old_run_goes_on(run: Path) -> None:
-    """All daemons continue from the old version's state, and close another loop."""
+@pytest.mark.parametrize("name", WITH_FACTS)
+def test_old_run_goes_on(tmp_path: Path, name: str) -> None:
+    """All daemons continue from the old version's state, and close another loop of each game."""
+    run = unpack(name, tmp_path)
     settings = (run / "flyball.toml").read_text()
     with closing(SqliteJournal(run / "journal.sqlite")) as journal:
         end = journal.head
     with running_loop(run, settings) as loop:
-        loop.wait_for_loops(1, after=end)
+        games = settings.count("[games.")
+        loop.wait_for("a loop of each game", lambda: len({one.subject for one in loop.loops(after=end)}) == games)
         check_state_was_kept(loop, end)
     checked = json.loads(flyball(run, "replay", "--check", "--json").stdout)
     changed = {one["daemon"] for one in checked["handovers"]}
@@ -86,5 +98,4 @@ def check_state_was_kept(loop: RunningLoop, end: int) -> None:
     assert None not in bases, "on from its champion"
     ready = {event.data.daemon for event in loop.events(DaemonReady, after=end)}
     assert len(ready) == 11
-    told = loop.logs()
-    assert "damaged" not in told
+    assert "damaged" not in loop.logs()

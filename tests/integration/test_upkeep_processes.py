@@ -30,13 +30,14 @@ from daemons.clock import SystemClock
 upkeep.EVENTS = 0
 folder = Path(sys.argv[1])
 journal, command = SqliteJournal(folder / "journal.sqlite"), (sys.executable, "-c", {CHILD!r}, str(folder / "up"))
-kept = upkeep.Upkeep(journal, command, folder / "errors", JournalSettings(), SystemClock())
+archiving = upkeep.Program("archiving", command, folder / "errors", SystemClock())
+kept = upkeep.Upkeep(journal, archiving, JournalSettings(), SystemClock())
 kept.look()
 while not (folder / "up").exists():
     time.sleep(0.05)
-print(kept._program.child.pid, flush=True)
+print(archiving.child.pid, flush=True)
 if sys.argv[2] == "close":
-    kept.close()
+    archiving.close()
 time.sleep(600)
 """
 

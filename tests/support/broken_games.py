@@ -183,6 +183,17 @@ class Falling(Race):
             raise KeyError("four")
 
 
+class Rare(Race):
+    """A race that is hardly ever decided, as gin rummy among random players."""
+
+    def reset(self, rng):
+        super().reset(rng)
+        self.decided = rng.random() > 0.97
+
+    def returns(self):
+        return super().returns() if self.decided else (0, 0)
+
+
 class Forgetful(Race):
     def __init__(self):
         self.begun = 0

@@ -25,5 +25,8 @@ class MemoryOutbox:
         for key in keys:
             self._frames.pop(key, None)
 
+    def check(self) -> None:
+        """Do nothing: no other program can touch the content."""
+
     def close(self) -> None:
         """Do nothing: the content stays as long as the object."""

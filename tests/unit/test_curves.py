@@ -11,6 +11,7 @@ import pytest
 from builders import recorded
 from click.testing import CliRunner
 from driving import gated, match, rated, trained
+from recorded_run import recording
 from structlog.testing import capture_logs
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -167,3 +168,18 @@ def test_up_refuses_wandb_before_it_starts_anything(tmp_path: Path, monkeypatch:
     refused = CliRunner().invoke(main, ["--run", str(tmp_path), "up"])
     assert (refused.exit_code, "needs wandb" in refused.stderr) == (1, True)
     assert [path.name for path in tmp_path.iterdir()] == ["flyball.toml"]
+
+
+def test_curves_of_a_moved_run_make_no_folder(tmp_path: Path) -> None:
+    """Events before the move are drawn, and later ones are left to the next start."""
+    (tmp_path / "run").mkdir()
+    curves = RunCurves(RunFolder(tmp_path / "run"), Deployment(), "id")
+    first, *others = (event for event in recording().events if list(points(event.data)))
+    curves.take(first)
+    curves.flush()
+    (tmp_path / "run").rename(tmp_path / "moved")
+    for event in others:
+        curves.take(event)
+    assert not (tmp_path / "run").exists()
+    assert list((tmp_path / "moved" / "curves").rglob("events.*"))
+    curves.close()

@@ -140,6 +140,16 @@ def undecided() -> Payload:
     return evaluated(OLD, 0, 9.0, 110).model_copy(update={"purpose": "gate", "undecided_games": 10})
 
 
+def test_gate_whose_games_are_all_alike_is_explained() -> None:
+    """A solved game's gate repeats a game for each seat, and every candidate is rejected as undecided."""
+    gate = undecided().model_copy(update={"undecided_games": 0})
+    repeated = gate.results[0].model_copy(update={"distinct_games": 2})
+    alike = after(gate.model_copy(update={"results": (repeated,)}))
+    (found,) = [one for one in diagnose(alike, CHECKS) if one.code == "gate-undecided"]
+    assert "All games of the latest gate end alike" in found.symptom.what
+    assert "gate-undecided" not in codes(after(gate))
+
+
 def gate_left(seconds: int, *news: Payload, is_rated: bool = True) -> Facts:
     """Return a run of a candidate with nothing about it after ``news``, except for a shard some seconds later."""
     run = healthy()

@@ -94,7 +94,7 @@ def test_report_has_outcomes_in_own_units_and_states_told_apart() -> None:
         ("CutReturns", "returns", "A truncated game has outcomes [1.0, -1.0]"),
         ("LargeReturns", "returns", "Outcomes are"),
         ("UnevenReturns", "returns", "with the sum 2"),
-        ("Drawn", "outcomes", "at random, 16 games had no outcome but 0"),
+        ("Drawn", "outcomes", "at random, 128 games had no outcome but 0"),
         ("Fixed", "outcomes", "at random, 16 games all had the outcome [1.0, -1.0]"),
         ("Over", "outcomes", "All 16 games ended without a decision"),
         ("Unlimited", "truncation", "not cut off"),
@@ -127,3 +127,11 @@ def test_check_of_a_broken_game_names_rule_and_fault(name, where, what, monkeypa
 def test_fault_is_placed_by_seed_and_decision() -> None:
     (found,) = check_game(config("Unlimited"), games=2, seed=40)
     assert found.where.startswith(("truncation (seed 40, decision", "truncation (seed 41, decision"))
+
+
+def test_check_of_rare_outcomes_plays_more_games(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody wins any of the first 16 games."""
+    assert not check_game(config("Rare"))
+    monkeypatch.setattr(game_check, "MORE_GAMES", game_check.GAMES)
+    (found,) = check_game(config("Rare"))
+    assert "16 games had no outcome but 0" in found.what

@@ -12,7 +12,7 @@ from app.replay.reachability import oldest
 from app.store import FileStore, StoredBlob
 from daemons.bounded_engine import LOOK_SECONDS, BoundedEngine
 from daemons.forecast import forecast
-from daemons.upkeep import PAUSE_SECONDS, StoreUpkeep
+from daemons.upkeep import PAUSE_SECONDS, Program
 
 
 async def test_full_store_takes_the_engines_capacity(tmp_path: Path) -> None:
@@ -40,23 +40,24 @@ async def test_bounded_engine_keeps_the_capacity_of_a_cluster(tmp_path: Path) ->
     assert await BoundedEngine(inner, 1, FileStore(tmp_path), 1000, StepClock()).capacity() == 7
 
 
-def test_upkeep_starts_its_command_every_ten_minutes(tmp_path: Path) -> None:
+def test_program_starts_its_command_every_ten_minutes(tmp_path: Path) -> None:
     clock, started = StepClock(), tmp_path / "started"
     program = f"open({str(started)!r}, 'a').write('x')"
-    kept = StoreUpkeep((sys.executable, "-c", program), tmp_path / "errors", clock)
+    command = (sys.executable, "-c", program)
+    kept = Program("making room", command, tmp_path / "errors", clock, wait_seconds=PAUSE_SECONDS)
     for _ in range(2):
         kept.look()
-        assert kept._program.child is None
+        assert kept.child is None
         clock.seconds += PAUSE_SECONDS / 2
     kept.look()
-    kept._program.child.wait(60)
+    kept.child.wait(60)
     assert started.read_text() == "x"
     kept.close()
     clock = StepClock()
-    kept = StoreUpkeep((), tmp_path / "errors", clock)
+    kept = Program("making room", (), tmp_path / "errors", clock)
     clock.seconds += 1e9
     kept.look()
-    assert kept._program.child is None
+    assert kept.child is None
 
 
 def test_forecast_and_deletion_follow_sizes() -> None:

@@ -15,7 +15,7 @@ from app.journal.archiving import archive
 from app.journal.ports import Snapshot
 from app.journal.snapshots import write_snapshot
 from daemons import upkeep
-from daemons.upkeep import LOOK_SECONDS, PAUSE_SECONDS, Upkeep
+from daemons.upkeep import LOOK_SECONDS, PAUSE_SECONDS, Program, Upkeep
 
 
 @pytest.fixture
@@ -25,9 +25,13 @@ def journal(tmp_path: Path):
         yield journal
 
 
-def keeper(journal: SqliteJournal, program: str, clock: StepClock, **settings: float) -> Upkeep:
+def archiving(journal: SqliteJournal, program: str, clock: StepClock) -> Program:
     errors = journal.archive.folder.with_name("logs") / "archive.stderr"
-    return Upkeep(journal, (sys.executable, "-c", program), errors, JournalSettings(**settings), clock)
+    return Program("archiving", (sys.executable, "-c", program), errors, clock)
+
+
+def keeper(journal: SqliteJournal, program: str, clock: StepClock, **settings: float) -> Upkeep:
+    return Upkeep(journal, archiving(journal, program, clock), JournalSettings(**settings), clock)
 
 
 def test_upkeep_takes_over_complete_segments_once_a_minute(journal: SqliteJournal, tmp_path: Path) -> None:
@@ -70,14 +74,15 @@ def test_upkeep_starts_the_command_after_enough_events(
     monkeypatch.setattr(upkeep, "EVENTS", 60)
     clock, runs = StepClock(), tmp_path / "runs"
     program = f"import sys; open({str(runs)!r}, 'a').write('run '); sys.exit('no room')"
-    with closing(keeper(journal, program, clock)) as kept:
+    with closing(archiving(journal, program, clock)) as command:
+        kept = Upkeep(journal, command, JournalSettings(), clock)
         for _ in range(2):
             kept.look()
-            assert kept._program.child is not None
-            kept._program.child.wait()
+            assert command.child is not None
+            command.child.wait()
             clock.seconds += PAUSE_SECONDS
             kept.look()  # ends the first; too few new events for a second
-            assert kept._program.child is None
+            assert command.child is None
             journal.append([record_of(journal.head + 1, [b"z"] * 60)])
             clock.seconds += LOOK_SECONDS
     assert runs.read_text() == "run run "
@@ -89,10 +94,11 @@ def test_failed_archiving_is_told_without_its_stderr_file(
 ) -> None:
     monkeypatch.setattr(upkeep, "EVENTS", 60)
     clock = StepClock()
-    with closing(keeper(journal, "import sys; sys.exit(3)", clock)) as kept:
+    with closing(archiving(journal, "import sys; sys.exit(3)", clock)) as command:
+        kept = Upkeep(journal, command, JournalSettings(), clock)
         kept.look()
-        assert kept._program.child is not None
-        kept._program.child.wait()
+        assert command.child is not None
+        command.child.wait()
         (tmp_path / "logs" / "archive.stderr").unlink()
         clock.seconds += LOOK_SECONDS
         kept.look()
