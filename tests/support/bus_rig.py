@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from app.api.runs import is_listening
-from app.bus import Broker, Subscription, ZmqBus
+from app.bus import Subscription, ZmqBus
+from app.bus.broker import Broker
 from app.config import Deployment, RunFolder
 from app.core import derive_id
 from app.events import Envelope, Event, ParityChecked, QualityDegraded, originate

@@ -11,8 +11,8 @@ import pytest
 from running_loop import RunningLoop
 from sampled_opponents import draws_of
 
-from app.controllers import LeagueKeeper
 from app.controllers.fold import Fold
+from app.controllers.league_keeper import LeagueKeeper
 from app.events import (
     CheckpointAdded,
     EvaluationCompleted,

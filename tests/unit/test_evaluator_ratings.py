@@ -11,8 +11,8 @@ from independent_games import of_games
 from leagues import model
 from rotations import rotations
 
-from app.controllers import LeagueKeeper
 from app.controllers.fold import SETTINGS_KEY, Fold, written
+from app.controllers.league_keeper import LeagueKeeper
 from app.core import Elo, Rate, expected_score
 from app.events import AgentRating, EloUpdated, EvaluationCompleted, EvaluationFailed, EvaluationRequested, Payload
 from app.league.audit import audit
