@@ -20,7 +20,7 @@ from app.cli import group
 from app.cli.options import json_option, placed
 from app.cli.output import note
 from app.cli.streams import OutputFailed, discard_output, tolerate_closed_output
-from app.cli.up_screen import LiveScreen, Screen
+from app.cli.up_screen import LiveScreen, Screen, is_usual
 from app.config import PROFILES, RunFolder, RunSettings
 from app.config.dashboard import DashboardSettings
 from app.config.loading import COMMAND_LINE, Loaded, variable
@@ -60,6 +60,8 @@ def is_shown(data: Payload) -> bool:
         return "paused" in (data.intensity, data.previous)
     return type(data) in INTERESTING
 
+
+FORK_SERVER = "fork_server"
 
 PRELOADED = (
     "app.cli.daemon",
@@ -241,8 +243,8 @@ def fork_server_specs(place: Place, loaded: Loaded) -> list[ChildSpec]:
     """Return the process that forks the others, which start by themselves without it."""
     if not (loaded.deployment.fork_server and can_fork()):
         return []
-    command, errors = python_module("app.engine.fork_server", *PRELOADED), place.folder.errors("fork_server")
-    return [ChildSpec("fork_server", command, errors, vital=False, serves_forks=True)]
+    command, errors = python_module("app.engine.fork_server", *PRELOADED), place.folder.errors(FORK_SERVER)
+    return [ChildSpec(FORK_SERVER, command, errors, vital=False, serves_forks=True)]
 
 
 def dashboard_spec(place: Place, loaded: Loaded, fd: int) -> ChildSpec:
@@ -319,8 +321,9 @@ def _reporter(screen: Screen, stop: asyncio.Event) -> Callable[[ChildReport], No
         write: Any = log.error if report.what in ("failed", "hopeless", "killed") else log.info
         fields = asdict(report)
         write(f"{report.name} {report.what}", child=fields.pop("name"), **fields)
-        with _tolerant(stop.set):
-            screen.report(report)
+        if report.name != FORK_SERVER or not is_usual(report):  # it is none of the run's daemons
+            with _tolerant(stop.set):
+                screen.report(report)
 
     return report
 
