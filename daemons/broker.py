@@ -14,8 +14,8 @@ from itertools import count
 import structlog
 
 from app.backends import understood
-from app.bus import Broker
 from app.bus.access import Access
+from app.bus.broker import Broker
 from app.bus.ports import BrokerLimits
 from app.config import RunSettings
 from app.config.loading import Loaded

@@ -1,6 +1,7 @@
 """The model lifecycle: promotes and rolls back models, and keeps the league."""
 
-from app.controllers import LeagueKeeper, ModelLifecycleCoordinator
+from app.controllers import ModelLifecycleCoordinator
+from app.controllers.league_keeper import LeagueKeeper
 from daemons.spec import DaemonSpec
 
 DAEMON = DaemonSpec(

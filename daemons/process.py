@@ -20,8 +20,7 @@ from app.config import CPU, Deployment, RunFolder
 from app.config.loading import Loaded
 from app.config.ray import SharedJobs
 from app.core import BROKER, FlyballError
-from app.engine import Engine, LocalEngine
-from app.engine.local import python_module
+from app.engine import Engine, LocalEngine, python_module
 from app.engine.ray_engine import RayEngine
 from app.journal import DamagedDatabase, SqliteJournal, SqliteOutbox, SqliteStateStore
 from app.journal.database import FileReplaced, set_aside
@@ -214,7 +213,9 @@ async def engine_of(spec: DaemonSpec, deployment: Deployment, folder: RunFolder)
     if deployment.engine == "ray" and (jobs := SHARED_JOBS.get(spec.name)):
         address = deployment.ray.address or await announced_address(folder)
         return RayEngine(address, deployment.ray.demand(jobs).resources)
-    return LocalEngine(processes_of(spec, deployment), deployment.threads_per_job, nice=5)
+    kind = spec.worker.kind if spec.worker else None
+    fork = kind is None or deployment.compute(kind).device == CPU.device  # a fork could not use CUDA
+    return LocalEngine(processes_of(spec, deployment), deployment.threads_per_job, nice=5, fork=fork)
 
 
 def processes_of(spec: DaemonSpec, deployment: Deployment) -> int:

@@ -9,8 +9,6 @@ from app.bus.keys import read_secret
 from app.config.loading import BadSettings, Loaded
 from app.core import Clock
 from app.events import CATALOGUE, Kind, ModelDistributed, Payload
-from daemons.bootstrap import OUTSIDERS
-from daemons.registry import DAEMONS
 
 
 def rights() -> Rights:
@@ -20,6 +18,9 @@ def rights() -> Rights:
     head's. An operator publishes requests, decisions, and what ``OUTSIDERS`` names. Nobody publishes the broker's own
     types.
     """
+    from daemons.bootstrap import OUTSIDERS  # imported late, because only a broker needs them, and commands read keys
+    from daemons.registry import DAEMONS
+
     hosts = OUTSIDERS["every daemon"]
     workers = hosts.union(*(spec.emits for spec in DAEMONS.values() if spec.worker)) - {ModelDistributed}
     operators = OUTSIDERS["an operator"].union(one for one in CATALOGUE if one.kind is not Kind.FACT)

@@ -58,10 +58,10 @@ def check_playable(settings: RunSettings) -> None:
 
 def _check_network(config: GameConfig) -> None:
     from app.games import open_table  # imported late, because they load OpenSpiel and PyTorch
-    from app.learning.network import init_policy
+    from app.learning.network import parameters_size
 
     try:
-        init_policy(config.network, open_table(config, slots=0).spec.shape, seed=0)
+        parameters_size(config.network, open_table(config, slots=0).spec.shape)
     except FlyballError as error:
         raise BadSettings(f"{config.key} has no network: {error.message}", hint=error.hint) from error
 

@@ -12,7 +12,6 @@ import os
 import signal
 import socket
 import threading
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from typing import Literal
 import structlog
 
 from app.core import Clock
-from app.engine.local import child_folder
+from app.engine.programs import UNKNOWN_CODE, Program, start_program, start_server
 from app.telemetry import LogFile
 
 STDERR_BYTES = 1 << 20
@@ -103,6 +102,7 @@ class ChildSpec:
         env: variables added to the supervisor's own.
         fds: open files that the process inherits.
         vital: whether the others have to stop when it is hopeless, and how it ends matters.
+        serves_forks: whether it is the fork server, which forks the others.
     """
 
     name: str
@@ -111,6 +111,7 @@ class ChildSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     fds: tuple[int, ...] = ()
     vital: bool = True
+    serves_forks: bool = False
 
 
 What = Literal["started", "failed", "hopeless", "stopped", "killed"]
@@ -229,7 +230,7 @@ class Supervisor:
 class _Child:
     def __init__(self, spec: ChildSpec, clock: Clock, report: Callable[[ChildReport], None], backoff: Backoff) -> None:
         self._spec, self._clock, self._report, self._backoff = spec, clock, report, backoff
-        self._process: Process | None = None
+        self._process: Program | None = None
         self._leaving = asyncio.Event()
         self._killed = False
         self.name, self.vital = spec.name, spec.vital
@@ -255,10 +256,10 @@ class _Child:
                 reason = f"{type(error).__name__}: {error}"
             failures = self._backoff.count(failures, self._clock.monotonic() - began)
             if self._leaving.is_set():
-                orderly = code in (0, -signal.SIGTERM)
+                orderly = code in (0, -signal.SIGTERM, UNKNOWN_CODE)
                 self._tell("killed" if self._killed else "stopped", "" if orderly else reason)
                 self.fine = orderly and not self._killed
-                self.cut_short = self.fine and code != 0  # the process did not handle SIGTERM yet
+                self.cut_short = self.fine and code == -signal.SIGTERM  # the process did not handle SIGTERM yet
             elif code in HOPELESS:
                 self._tell("hopeless", reason)
                 if self.vital:
@@ -274,19 +275,15 @@ class _Child:
     async def _run(self) -> tuple[int, str]:
         """Run the process until it ends; return its exit code, and why it ended."""
         self._process = None
-        with LogFile(self._spec.errors, max_bytes=STDERR_BYTES, files=2) as file:
+        spec, environment = self._spec, {**os.environ, **self._spec.env}
+        with LogFile(spec.errors, max_bytes=STDERR_BYTES, files=2) as file:
             stderr = StderrPipe(file)
             try:
                 try:
-                    process = self._process = await asyncio.create_subprocess_exec(
-                        *self._spec.argv,
-                        stdin=PIPE,
-                        stdout=DEVNULL,
-                        stderr=stderr.writer,
-                        env={**os.environ, **self._spec.env},
-                        cwd=child_folder(),
-                        pass_fds=self._spec.fds,
-                        start_new_session=True,
+                    process = self._process = await (
+                        start_server(spec.argv, environment, stderr.writer)
+                        if spec.serves_forks
+                        else start_program(spec.argv, environment, stderr=stderr.writer, files=spec.fds, may_fork=True)
                     )
                 finally:
                     os.close(stderr.writer)
@@ -325,7 +322,7 @@ class _Child:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
-    def _running(self) -> Process | None:
+    def _running(self) -> Program | None:
         return self._process if self._process and self._process.returncode is None else None
 
 

@@ -12,9 +12,9 @@ def main() -> None:
     except ImportError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(2)
-    from app.cli import main as command
+    from app.cli.group import run
 
-    command(prog_name="flyball")
+    run()
 
 
 if __name__ == "__main__":

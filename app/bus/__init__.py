@@ -9,9 +9,8 @@ Guarantees (ADR-003; each has a test that names it):
 - every record is checksummed, and a subscription that needs a damaged one ends with an error.
 """
 
-from app.bus.broker import Broker
 from app.bus.ports import BROKER_ONLY, Batch, BrokerUnavailable, Bus, Subscription
 from app.bus.sequencer import JournalPublisher
 from app.bus.zmq_bus import ZmqBus
 
-__all__ = ["BROKER_ONLY", "Batch", "Broker", "BrokerUnavailable", "Bus", "JournalPublisher", "Subscription", "ZmqBus"]
+__all__ = ["BROKER_ONLY", "Batch", "BrokerUnavailable", "Bus", "JournalPublisher", "Subscription", "ZmqBus"]

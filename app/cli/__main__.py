@@ -1,6 +1,6 @@
 """``python -m app.cli`` is ``flyball``."""
 
-from app.cli.group import main
+from app.cli.group import run
 
 if __name__ == "__main__":
-    main(prog_name="flyball")
+    run()

@@ -8,12 +8,12 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from resource import RLIMIT_NOFILE, getrlimit
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -265,3 +265,31 @@ def main(ctx: click.Context, run_dir: Path, config_file: Path | None) -> None:
     ctx.obj = {"run_dir": run_dir, "config_file": config_file}
     if os.environ.get("NO_COLOR"):
         ctx.color = False
+
+
+whole_process = False
+"""Whether the command is all that this process does, unlike in a test."""
+
+
+class _GoOn(BaseException):
+    """Leaves a command in a forked process, which goes on with something else."""
+
+    def __init__(self, rest: Callable[[], None]) -> None:
+        super().__init__()
+        self.rest = rest
+
+
+def go_on(rest: Callable[[], None]) -> NoReturn:
+    """Leave the command, and do the rest of the process."""
+    raise _GoOn(rest)
+
+
+def run() -> None:
+    """Run the command of this process's arguments."""
+    global whole_process  # noqa: PLW0603
+    whole_process = True
+    try:
+        main(prog_name="flyball")
+    except _GoOn as left:
+        rest = left.rest
+    rest()

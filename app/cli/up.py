@@ -16,16 +16,18 @@ import click
 import structlog
 
 from app.api.runs import SAVE_AFTER, Place, is_listening, open_bus, presence_on, try_save
+from app.cli import group
 from app.cli.options import json_option, placed
 from app.cli.output import note
 from app.cli.streams import OutputFailed, discard_output, tolerate_closed_output
-from app.cli.up_screen import LiveScreen, Screen
+from app.cli.up_screen import LiveScreen, Screen, is_usual
 from app.config import PROFILES, RunFolder, RunSettings
 from app.config.dashboard import DashboardSettings
 from app.config.loading import COMMAND_LINE, Loaded, variable
 from app.core import BROKER, FlyballError
 from app.dashboard.access import Access, AddressTaken, listen, url_of
-from app.engine import python_module
+from app.engine import fork_server
+from app.engine.programs import can_fork, python_module
 from app.engine.ray_engine import check_ray
 from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected, TrainingIntensityChanged
 from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, history
@@ -58,6 +60,23 @@ def is_shown(data: Payload) -> bool:
         return "paused" in (data.intensity, data.previous)
     return type(data) in INTERESTING
 
+
+FORK_SERVER = "fork_server"
+
+PRELOADED = (
+    "app.cli.daemon",
+    "daemons.process",
+    "app.cli.dashboard",
+    "app.core.loaded_compiler",
+    "app.dashboard.server",
+    "app.learning.jobs",
+    "app.learning.search_training",
+    "app.play.inspection",
+    "app.play.matches",
+    "app.play.selfplay",
+    "app.store.checkpoints",
+)
+"""Modules that the fork server imports: those of daemons, of the dashboard, and of jobs."""
 
 AT_ONCE = 5000
 """Most events read at once, because other tasks must not wait long."""
@@ -93,6 +112,8 @@ def up(
     allow_open_files()
     given = {"profile": profile, "configs": list(configs) or None, "seed": seed}
     loaded = place.load({key: value for key, value in given.items() if value is not None})
+    if group.whole_process and loaded.deployment.fork_server:
+        fork_server.begin(PRELOADED, group.go_on)
     check_settings(loaded)
     check_wandb(loaded.deployment.wandb, "deployment.wandb")
     if loaded.deployment.engine == "ray":
@@ -110,6 +131,7 @@ def up(
         _check_journal(folder.journal, loaded.run)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
         specs = child_specs(place, loaded, role)
+        specs[0][:0] = fork_server_specs(place, loaded)
         shown, server = open_dashboard(deployment.dashboard, role)
         if server is not None:
             specs[1].append(dashboard_spec(place, loaded, stack.enter_context(server).fileno()))
@@ -217,6 +239,14 @@ def child_specs(place: Place, loaded: Loaded, role: MachineRole | None = None) -
     return [*broker, *cluster], [spec for spec in daemons if spec not in broker]
 
 
+def fork_server_specs(place: Place, loaded: Loaded) -> list[ChildSpec]:
+    """Return the process that forks the others, which start by themselves without it."""
+    if not (loaded.deployment.fork_server and can_fork()):
+        return []
+    command, errors = python_module("app.engine.fork_server", *PRELOADED), place.folder.errors(FORK_SERVER)
+    return [ChildSpec(FORK_SERVER, command, errors, vital=False, serves_forks=True)]
+
+
 def dashboard_spec(place: Place, loaded: Loaded, fd: int) -> ChildSpec:
     """Return the dashboard's process, which serves at an open socket.
 
@@ -291,8 +321,9 @@ def _reporter(screen: Screen, stop: asyncio.Event) -> Callable[[ChildReport], No
         write: Any = log.error if report.what in ("failed", "hopeless", "killed") else log.info
         fields = asdict(report)
         write(f"{report.name} {report.what}", child=fields.pop("name"), **fields)
-        with _tolerant(stop.set):
-            screen.report(report)
+        if report.name != FORK_SERVER or not is_usual(report):  # it is none of the run's daemons
+            with _tolerant(stop.set):
+                screen.report(report)
 
     return report
 

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 class Settings(BaseModel):
     """Base of all settings."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     def replace(self, **changes: Any) -> Self:
         """Return a validated copy with changes.

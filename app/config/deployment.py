@@ -154,6 +154,10 @@ class Deployment(Settings):
     traces: TraceSettings = TraceSettings()
     notifications: tuple[NotificationSettings, ...] = Field((), description="webhooks: [[deployment.notifications]]")
     wandb: WandbMode = Field("off", description="curves at Weights & Biases, too: pip install 'flyball[wandb]'")
+    fork_server: bool = Field(
+        True,
+        description="whether `up` forks daemons, and CPU jobs, from a process that has imported everything, on Linux",
+    )
     threads_per_job: int = Field(1, ge=1, description="threads of numerical libraries in each process of jobs")
     processes_per_training: ProcessesPerTraining = 1
     processes: JobProcesses = JobProcesses()

@@ -1,9 +1,11 @@
-"""The feedback controllers: pure reducers that read events and turn knobs."""
+"""The feedback controllers: pure reducers that read events and turn knobs.
+
+The league's keeper is left to its module, which imports NumPy, because every command imports this package.
+"""
 
 from app.controllers.controller import Controller
 from app.controllers.curriculum import CurriculumIntegration
 from app.controllers.gauntlet import GauntletFeedbackController
-from app.controllers.league_keeper import LeagueKeeper, LeagueRow
 from app.controllers.learning_rate import EvaluationFeedbackHandler
 from app.controllers.lifecycle import ModelLifecycleCoordinator
 from app.controllers.lineage import REMEMBERED, Lineage
@@ -24,8 +26,6 @@ __all__ = [
     "FeedbackLoopController",
     "FeedbackState",
     "GauntletFeedbackController",
-    "LeagueKeeper",
-    "LeagueRow",
     "Lineage",
     "LossWatch",
     "ModelLifecycleCoordinator",

@@ -1,9 +1,11 @@
 """The shape of a game, as a network sees it."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # because every command imports this module, and few need NumPy
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class NetworkShape:
     scale: float | tuple[float, ...] = field(default=1.0, compare=False)
     action_planes: int = 0  # P, the kinds of actions of a cell; 0: the game's actions do not belong to cells
     # Place [A] of each action in H x W x P. Only a game's shape has it, because a model's parameters hold it.
-    action_places: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
+    action_places: "NDArray[np.int64] | None" = field(default=None, compare=False, repr=False)
     encoding: str = ""  # names the observations if the game has several
 
     def __str__(self) -> str:

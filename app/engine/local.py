@@ -5,47 +5,14 @@ They run jobs in long-lived child processes that talk through pipes, or in threa
 
 import asyncio
 import json
-import os
-import sys
-from asyncio.subprocess import PIPE, Process
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 
 from app.engine.port import EngineClosed, JobFailed, JsonObject, Report, trace_context
+from app.engine.programs import Program, child_environment, python_module, start_program
 from app.engine.worker import LENGTH_BYTES, encode, follow, frame_bytes, perform_here
 
 _STOP_SECONDS = 5.0
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-
-
-def python_module(module: str, *arguments: str) -> tuple[str, ...]:
-    """Return the command that runs a module of this program.
-
-    Without ``-P`` Python would look into the working directory first, and would run a folder named ``app`` there.
-    """
-    return (sys.executable, "-P", "-m", module, *arguments)
-
-
-def child_environment(threads: int) -> dict[str, str]:
-    """Return a child's environment, with ``threads`` threads for numerical libraries.
-
-    The child finds modules where this process does, whatever the working directory.
-    """
-    own = {name: str(threads) for name in _THREAD_VARIABLES}
-    return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-
-
-def child_folder() -> str | None:
-    """Return the working directory of a child; None for this process's.
-
-    In a deleted one numerical libraries end their process.
-    """
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        return os.sep
-    return None
 
 
 class LocalEngine:
@@ -57,10 +24,11 @@ class LocalEngine:
         workers: number of processes, and of jobs that run at once.
         threads: threads that numerical libraries use in each process.
         nice: added to the children's niceness, so that the daemons on the same machine stay responsive.
+        fork: whether a fork server may fork the children, which then cannot use CUDA.
     """
 
-    def __init__(self, workers: int = 1, threads: int = 1, nice: int = 0) -> None:
-        self._children = [_Child(threads, nice) for _ in range(workers)]
+    def __init__(self, workers: int = 1, threads: int = 1, nice: int = 0, *, fork: bool = True) -> None:
+        self._children = [_Child(threads, nice, fork=fork) for _ in range(workers)]
         self._idle: asyncio.LifoQueue[_Child] = asyncio.LifoQueue()  # LIFO: the one used last has modules loaded
         for child in self._children:
             self._idle.put_nowait(child)
@@ -91,10 +59,10 @@ class LocalEngine:
 class _Child:
     """A worker process, started at its first job."""
 
-    def __init__(self, threads: int, nice: int) -> None:
+    def __init__(self, threads: int, nice: int, *, fork: bool) -> None:
         self._environment = child_environment(threads)
-        self._nice = nice
-        self._process: Process | None = None
+        self._nice, self._fork = nice, fork
+        self._process: Program | None = None
         self._closed = False
 
     async def run(
@@ -127,17 +95,11 @@ class _Child:
                     await self._process.wait()
             await _end(self._process)
 
-    async def _alive(self, function: str) -> Process:
+    async def _alive(self, function: str) -> Program:
         if not self._closed and (self._process is None or self._process.returncode is not None):
             # In a session of its own the child gets no Ctrl-C: the parent decides about its jobs.
-            self._process = await asyncio.create_subprocess_exec(
-                *python_module("app.engine", str(self._nice)),
-                stdin=PIPE,
-                stdout=PIPE,
-                env=self._environment,
-                cwd=child_folder(),
-                start_new_session=True,
-            )
+            command = python_module("app.engine", str(self._nice))
+            self._process = await start_program(command, self._environment, answers=True, fork=self._fork)
         if self._closed or self._process is None:  # perhaps closed while the process was starting
             if self._process is not None:
                 await _end(self._process)
@@ -145,7 +107,7 @@ class _Child:
         return self._process
 
 
-async def _receive(process: Process) -> JsonObject:
+async def _receive(process: Program) -> JsonObject:
     assert process.stdout is not None
     try:
         size = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES), "big")
@@ -155,7 +117,7 @@ async def _receive(process: Process) -> JsonObject:
     return frame
 
 
-async def _end(process: Process) -> None:
+async def _end(process: Program) -> None:
     with suppress(ProcessLookupError):
         process.kill()
     await process.wait()

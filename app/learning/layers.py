@@ -26,12 +26,21 @@ def empty_conv(inputs: int, outputs: int, size: int, padding: int | None = None)
     return nn.Conv2d(inputs, outputs, size, padding=edge, device="meta")
 
 
+def allocate(layer: nn.Linear | nn.Conv2d) -> None:
+    """Give a layer memory for its parameters, which are undefined.
+
+    ``Module.to_empty`` does the same, and imports SymPy for it, which takes half a second.
+    """
+    for name, parameter in layer.named_parameters(recurse=False):
+        setattr(layer, name, nn.Parameter(torch.empty(parameter.shape, dtype=parameter.dtype)))
+
+
 def draw(layer: nn.Linear | nn.Conv2d, gain: float, generator: torch.Generator) -> None:
     """Draw orthogonal weights, and set the biases to 0.
 
     Each output's weights are one row of the orthogonal matrix.
     """
-    layer.to_empty(device="cpu")
+    allocate(layer)
     nn.init.orthogonal_(layer.weight, gain, generator=generator)
     assert layer.bias is not None
     nn.init.zeros_(layer.bias)

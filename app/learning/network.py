@@ -16,6 +16,7 @@ from app.core import FlyballError, NetworkShape, load_plugin
 from app.core.legal import LegalActions
 from app.learning.dense import ActorCritic, Windows
 from app.learning.devices import to_device
+from app.learning.layers import allocate
 from app.learning.tower import Tower
 
 MASKED_LOGIT = -1e9  # acts as minus infinity: the probability underflows to exactly 0, and the gradient is 0, not NaN
@@ -95,7 +96,7 @@ def _sized(settings: NetworkSettings, shape: NetworkShape, parameters: Parameter
         raise RuntimeError("other sizes are declared than parameters have")
     for layer in network.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
-            layer.to_empty(device="cpu")
+            allocate(layer)
     return network
 
 

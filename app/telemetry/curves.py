@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from numpy.typing import NDArray
-
 from app.events import CheckpointAdded, EvaluationCompleted, Event, Payload, TrainingCompleted
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # because every command imports this module
+    from numpy.typing import NDArray
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 MICROSECONDS = 1_000_000
@@ -86,7 +85,7 @@ class TensorBoardFile:
         summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
         self._add(seconds, step, summary=summary)
 
-    def histogram(self, tag: str, values: NDArray[Any], step: int, seconds: float) -> None:
+    def histogram(self, tag: str, values: "NDArray[Any]", step: int, seconds: float) -> None:
         """Write the distribution of values of any shape."""
         from tensorboard.plugins.histogram.summary_v2 import histogram_pb
 

@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import structlog
-from numpy.typing import NDArray
 
 from app.config import WandbMode
 from app.core import FlyballError
 from app.events import Event, Payload
 from app.telemetry.curves import Curves, points
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 ID_FILE = "wandb.id"
 FINISH_SECONDS = 5.0
@@ -86,8 +87,10 @@ class WandbRun:
         self._run.define_metric(step)
         self._run.define_metric("*", step_metric=step)
 
-    def log(self, step: int, values: Mapping[str, float | NDArray[Any]]) -> None:
+    def log(self, step: int, values: "Mapping[str, float | NDArray[Any]]") -> None:
         """Log values by curve name; arrays become histograms."""
+        import numpy as np  # imported late, because every command imports this module
+
         histogram = self._wandb.Histogram
         logged = {name: histogram(v.ravel()) if isinstance(v, np.ndarray) else v for name, v in values.items()}
         self._run.log({self._step: step, **logged})

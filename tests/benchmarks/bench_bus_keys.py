@@ -16,8 +16,9 @@ import pytest
 from bus_rig import checked, program
 from keyed_bus import refusals_as_events
 
-from app.bus import Broker, ZmqBus
+from app.bus import ZmqBus
 from app.bus.access import Access, ClientKeys
+from app.bus.broker import Broker
 from app.bus.keys import Key, KeyList, new_pair, read_secret, write_secret
 from app.journal import SqliteJournal
 from daemons.clock import SystemClock

@@ -8,7 +8,8 @@ import pytest
 from bus_rig import address, broker_process, broker_thread, checked, gather, until
 from memory_outbox import MemoryOutbox
 
-from app.bus import Broker, BrokerUnavailable, ZmqBus
+from app.bus import BrokerUnavailable, ZmqBus
+from app.bus.broker import Broker
 from app.events.frames import Frame
 from app.journal import SqliteJournal, SqliteJournalReader
 from app.journal.database import StorageFull

@@ -9,7 +9,8 @@ import pytest
 import zmq
 from bus_rig import StepClock, address, broker_thread, checked, gather, hello, until
 
-from app.bus import Broker, ZmqBus, wire
+from app.bus import ZmqBus, wire
+from app.bus.broker import Broker
 from app.bus.client import CREDIT_BYTES
 from app.bus.ports import BrokerLimits, BusError, EventTooLarge, InsecureEndpoint
 from app.events import RunConfigured, originate

@@ -59,6 +59,17 @@ def test_help_imports_no_more_than_click() -> None:
     assert all(name in done.stdout for name in COMMANDS)
 
 
+def test_status_imports_neither_numbers_nor_daemons(run: Path) -> None:
+    """An operator asks for the status often, and each of these takes a tenth of the time or more."""
+    heavy = "{'torch', 'numpy', 'scipy', 'daemons.registry', 'app.bus.broker', 'textual'}"
+    program = (
+        f"import sys\nfrom app.cli import main\ntry: main(['--run', {str(run)!r}, 'status'])\n"
+        f"finally: print(sorted({heavy} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
 def test_no_command_imports_torch(run: Path) -> None:
     program = (
         "import sys\nfrom importlib import import_module\nfrom app.cli.group import COMMANDS, main\n"

@@ -31,7 +31,6 @@ from app.controllers import (
     REMEMBERED,
     Controller,
     FeedbackState,
-    LeagueKeeper,
     ModelLifecycleCoordinator,
     ModelPerformanceWatchdog,
     SelfplayScheduler,
@@ -39,6 +38,7 @@ from app.controllers import (
     state_of,
 )
 from app.controllers.fold import Fold
+from app.controllers.league_keeper import LeagueKeeper
 from app.controllers.scheduler import CONFIG
 from app.core import derive_id
 from app.events import (

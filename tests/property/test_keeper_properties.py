@@ -5,8 +5,9 @@ from functools import cache
 import pytest
 from generated_run import generated, hasty
 
-from app.controllers import FeedbackFold, LeagueKeeper
+from app.controllers import FeedbackFold
 from app.controllers.fold import Fold
+from app.controllers.league_keeper import LeagueKeeper
 from app.events import CheckpointAdded, CheckpointRetired, ModelRolledBack
 from app.league.league import LEAGUE_READS, League, fold_league
 

@@ -19,7 +19,8 @@ from typing import Any
 from prepared import PREPARED
 
 from app.api.runs import is_listening
-from app.bus import Broker, Subscription, ZmqBus
+from app.bus import Subscription, ZmqBus
+from app.bus.broker import Broker
 from app.config import Deployment, RunFolder
 from app.core import derive_id
 from app.events import Envelope, Event, ParityChecked, QualityDegraded, originate

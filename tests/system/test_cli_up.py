@@ -51,10 +51,10 @@ def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 
 def test_up_for_too_short_a_time_names_daemons_not_yet_started(tmp_path: Path) -> None:
-    with flyball_up(tmp_path, "--for", "0.1") as process:
+    with flyball_up(tmp_path, "--for", "0.001") as process:
         left = [one["daemon"] for one in told(process) if one["what"] == "stopped"]
         assert process.wait() == 1
         assert process.stderr is not None
         said = process.stderr.read()
     assert sorted(left) == sorted(CHILDREN)
-    assert "The time was over before these had started: broker, " in said
+    assert "The time was over before these had started: " in said

@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 from history_checks import check_history
 from running_loop import FLYBALL, STARTED, RunningLoop, running_loop
 
+from app.engine.programs import can_fork
 from app.events import ModelPromoted
 
 LANGUAGE = """
@@ -53,6 +55,21 @@ def test_the_loop_goes_on_by_itself(loop, daemons):
         kill(loop, daemon)
     loop.wait_for_loops(2, after=loop.head())
     check_nothing_lost(loop, before)
+
+
+@pytest.mark.timeout(500)
+@pytest.mark.skipif(not can_fork(), reason="the system cannot fork programs")
+def test_daemons_outlive_a_killed_fork_server(loop):
+    before, server = loop.events(), fork_server(loop)
+    pids = {daemon: loop.pid_of(daemon) for daemon in STARTED}
+    os.kill(server.pid, signal.SIGKILL)
+    after = loop.wait_for("another fork server", lambda: fork_server(loop))
+    assert after.pid != server.pid
+    kill(loop, "training")
+    assert psutil.Process(loop.pid_of("training")).ppid() == after.pid
+    loop.wait_for_loops(2, after=loop.head())
+    check_nothing_lost(loop, before)
+    assert {daemon: loop.pid_of(daemon) for daemon in STARTED if daemon != "training"}.items() <= pids.items()
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +117,29 @@ def kill(loop, daemon):
     assert loop.pid_of(daemon) != pid
 
 
+def fork_server(loop):
+    """Return the process that forks the loop's daemons; None without one that serves."""
+    for child in psutil.Process(loop.process.pid).children():
+        if child.status() != psutil.STATUS_ZOMBIE and "app.engine.fork_server" in " ".join(child.cmdline()):
+            return child
+    return None
+
+
+def jobs_of(pid):
+    """Return the processes of a daemon's jobs: it holds the other end of their stdin."""
+    pipes = {end for end in map(target, Path(f"/proc/{pid}/fd").iterdir()) if end.startswith("pipe:")}
+    forked = [one for one in psutil.process_iter() if one.pid != pid and target(Path(f"/proc/{one.pid}/fd/0")) in pipes]
+    return [*forked, *psutil.Process(pid).children()]
+
+
+def target(link):
+    """Return the target of a link; an empty string without one."""
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""
+
+
 def working_job(loop, daemon):
     """Return the process of a daemon's job once it has worked.
 
@@ -108,7 +148,7 @@ def working_job(loop, daemon):
     used: dict[psutil.Process, float] = {}
 
     def working() -> psutil.Process | None:
-        for process in psutil.Process(loop.pid_of(daemon)).children():
+        for process in jobs_of(loop.pid_of(daemon)):
             seconds = process.cpu_times().user
             if seconds - used.setdefault(process, seconds) > 0.1:
                 return process

@@ -49,8 +49,8 @@ def flyball(loop: RunningLoop, *words: str) -> tuple[int, Any]:
 def test_all_daemons_start_and_promote_a_model(loop: RunningLoop) -> None:
     loop.wait_for("a promotion", lambda: [e for e in loop.events(ModelPromoted) if e.data.step > 0])
     (url,) = (line.removeprefix(DASHBOARD) for line in shown(loop) if line.startswith(DASHBOARD))
-    with urlopen(f"{url.strip()}overview/summary") as page:
-        assert f"{len(STARTED)} ready" in page.read().decode()
+    page = f"{url.strip()}overview/summary"
+    loop.wait_for("all ready", lambda: f"{len(STARTED)} ready" in urlopen(page).read().decode())
     assert loop.events(RunConfigured)[-1].data.settings["seed"] == 8
     logs = {path: [json.loads(line) for line in path.read_text().splitlines()] for path in log_files(loop)}
     assert {path.stem for path in logs} >= CHILDREN

@@ -8,8 +8,8 @@ from driving import KEY, Driven, DrivenWorker, match, promoted, run_settings
 from independent_games import of_games
 from leagues import model
 
-from app.controllers import LeagueKeeper
 from app.controllers.fold import SETTINGS_KEY, Fold, written
+from app.controllers.league_keeper import LeagueKeeper
 from app.core import Elo, expected_score
 from app.events import AgentRating, EloUpdated, EvaluationCompleted, EvaluationRequested, Payload
 from app.league.audit import audit

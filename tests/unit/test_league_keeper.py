@@ -6,7 +6,7 @@ from driving import KEY, Driven, match, rated, run_settings
 from leagues import model
 
 from app.config import MATCHMAKING, AdmissionSettings, LeagueSettings
-from app.controllers import LeagueKeeper
+from app.controllers.league_keeper import LeagueKeeper
 from app.core import Elo
 from app.events import (
     CheckpointAdded,

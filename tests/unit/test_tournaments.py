@@ -11,7 +11,7 @@ from leagues import checkpoint, league_of, model
 from rotations import rotations
 
 from app.config import LeagueSettings, TournamentSettings
-from app.controllers import LeagueKeeper
+from app.controllers.league_keeper import LeagueKeeper
 from app.core import Elo, FlyballError, Rate, expected_score
 from app.events import CheckpointAdded, EvaluationCompleted, EvaluationRequested, MatchesRequested
 from app.league.tournaments import tournaments
