@@ -11,7 +11,7 @@ from time import process_time
 
 import pytest
 
-from app.games.diplomacy import BOTS, STANDARD, Ending, Game, write_order
+from app.games.diplomacy import BOTS, STANDARD, Ending, Game, legal_orders, play_phase, write_order
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.filterwarnings("ignore")]
 ROUNDS = 5
@@ -96,3 +96,20 @@ def test_random_games_take_a_fraction_of_the_oracles_time(own, other, games, rat
     mine, its = (median(seconds(play, chunk) for chunk in rounds) for play in (own, other))
     sys.stdout.write(f"\nours {1 / mine:.1f} games/s, the package {1 / its:.2f}: {its / mine:.1f}x\n")
     assert its > ratio * mine
+
+
+def test_judging_a_movement_phase():
+    times, rng = [], Random(1)
+    for _ in range(20):
+        game = Game(STANDARD, Ending(last_year=1903))
+        while game.outcome is None:
+            position = game.position
+            orders = [BOTS["random"](position, power, rng) for power in range(len(STANDARD.powers))]
+            begin = process_time()
+            play_phase(position, orders)
+            if position.phase.kind == "M":
+                times.append(process_time() - begin)
+            game.play(dict(zip(STANDARD.powers, orders, strict=True)))
+    begin = process_time()
+    listed = [sum(map(len, legal_orders(game.position, power).values())) for power in range(7)]
+    sys.stdout.write(f"\na movement phase {1e6 * median(times):.0f} µs; {sum(listed)} legal orders at the end\n")

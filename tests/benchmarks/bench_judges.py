@@ -11,6 +11,7 @@ import numpy as np
 import pyspiel
 import pytest
 
+from app.games.connect_four_solver import ConnectFourSolver
 from app.games.shogi.parity import openspiel_actions
 from app.games.shogi.playouts import best_move
 from app.games.shogi.replay import Replay
@@ -19,6 +20,20 @@ from app.games.shogi.variant import SHOGI
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(7200)]
 PLAYOUTS, GAMES, OPENING, LIMIT = 10, 40, 4, 300
 EXPLORATION, MEMORY_MB = 2.0, 1000
+
+
+def test_solver_by_stones() -> None:
+    """Solve random columns with one solver, whose table fills up."""
+    solver, rng = ConnectFourSolver(), np.random.default_rng(7)
+    solver.optimal([3] * 6 + [2] * 6 + [1] * 6)
+    for stones, positions in ((8, 20), (6, 6), (5, 3), (4, 3), (2, 1)):
+        seconds = []
+        for _ in range(positions):
+            history = rng.integers(0, 7, stones).tolist()
+            began = process_time()
+            solver.optimal(history)
+            seconds.append(process_time() - began)
+        print(f"{stones} stones: {', '.join(f'{one:.1f}' for one in seconds)} s")  # noqa: T201
 
 
 def test_match_by_playouts_with_openspiel() -> None:

@@ -1,10 +1,15 @@
-"""Inference and training of all kinds of networks, by precision.
+"""Play, training and inference of all kinds of networks.
 
-Run with ``pytest tests/benchmarks/bench_networks.py -m benchmark -s``. Rates are by processor time, on one thread.
+Inference is compared with OpenVINO and ONNX Runtime, in turns in one process. Run with
+``pytest tests/benchmarks/bench_networks.py -m benchmark -s``. Rates are by processor time, on one thread. The other
+libraries are measured where they are installed, with ``onnx``.
 """
 
 from collections.abc import Callable
 from functools import partial
+from io import BytesIO
+from pathlib import Path
+from statistics import median
 from time import process_time
 
 import numpy as np
@@ -12,17 +17,23 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from app.config import GAMES, Compute, NetworkSettings, Precision
-from app.core import NetworkShape
+from app.config import GAMES, Compute, NetworkSettings, PpoSettings, Precision
+from app.core import NetworkShape, derive_seed
 from app.games import open_table
 from app.learning.devices import arithmetic
 from app.learning.inference import Policy
 from app.learning.learner import load_adam
 from app.learning.network import init_policy, load_network
-from app.learning.ppo import descend
+from app.learning.ppo import descend, update
+from app.learning.samples import Samples, prepare
+from app.play.recording import ShardRecorder
+from app.play.rollout import Rollout, Schedule
+from app.play.selfplay import IN_FLIGHT, play_recorded
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
-ROUNDS = 5
+CONFIG, ROUNDS = GAMES["connect_four_2p"], 5
+SHAPE = open_table(CONFIG, 0).spec.shape
+SETTINGS = PpoSettings(batch_size=512, epochs=1, target_kl=10, max_kl=10, learning_rate=1e-4)
 NETWORKS = {
     "mlp 256, 128": NetworkSettings(),
     "windows": NetworkSettings(kind="windows"),
@@ -30,9 +41,56 @@ NETWORKS = {
     "tower 4 x 32": NetworkSettings(kind="tower"),
     "tower 4 x 64": NetworkSettings(kind="tower", channels=64),
     "tower 4 x 32, squeeze-excite": NetworkSettings(kind="tower", squeeze_excite=True),
+    "conv_network.py, 16 channels": NetworkSettings(kind="conv_network:build"),
 }
+
+
+OURS = {name: settings for name, settings in NETWORKS.items() if ":" not in settings.kind}
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 SHORTEST_S = 0.05  # of a measurement
+
+
+def policy_of(settings: NetworkSettings) -> Policy:
+    return Policy(settings, SHAPE, init_policy(settings, SHAPE, 0))
+
+
+def schedule(games: int, seed: int) -> Schedule:
+    seating = np.zeros((games, CONFIG.players), dtype=np.int8)
+    return Schedule([derive_seed(seed, game) for game in range(games)], seating, (1.0,), seed)
+
+
+def played(settings: NetworkSettings, seed: int) -> float:
+    """Return the rows a second of ``IN_FLIGHT`` games of self-play."""
+    policy, rollout = policy_of(settings), schedule(IN_FLIGHT, seed)
+    began = process_time()
+    outcomes = Rollout(open_table(CONFIG, IN_FLIGHT), [policy], rollout, ShardRecorder()).run()
+    return float(outcomes.lengths.sum()) / (process_time() - began)
+
+
+def trained(settings: NetworkSettings, samples: Samples) -> float:
+    """Return the rows a second of an epoch of PPO."""
+    network = load_network(settings, SHAPE, init_policy(settings, SHAPE, 0))
+    optimizer = load_adam(network, SETTINGS.learning_rate, None)
+    generator, began = torch.Generator().manual_seed(1), process_time()
+    update(network, optimizer, samples, SETTINGS, generator=generator, report=lambda epoch, metrics: None)
+    return len(samples) / (process_time() - began)
+
+
+def test_rows_a_second_of_every_kind_of_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples")
+    torch.set_num_threads(1)
+    facts = {"model": "0" * 64, "seed": 1, "worker": "bench", "in_flight": IN_FLIGHT}
+    shard, _ = play_recorded(CONFIG, [policy_of(NetworkSettings())], schedule(IN_FLIGHT, 1), **facts)
+    samples = prepare([shard], SETTINGS, (), 1)
+    rates = {name: [] for name in NETWORKS}
+    for number in range(ROUNDS + 1):
+        for name, settings in NETWORKS.items():
+            rates[name].append((played(settings, number), trained(settings, samples)))
+    for name, pairs in rates.items():
+        play, train = (median(column) for column in zip(*pairs[1:], strict=True))  # the first round warms up
+        size = sum(tensor.numel() for tensor in init_policy(NETWORKS[name], SHAPE, 0).values())
+        print(f"\n{name}: {size:,} parameters, play {play:,.0f} rows/s, training {train:,.0f} rows/s")  # noqa: T201
+    assert all(min(column) > 0 for pairs in rates.values() for column in zip(*pairs, strict=True))
 
 
 def calls_a_second(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
@@ -58,7 +116,7 @@ def positions(shape: NetworkShape, rows: int) -> NDArray[np.uint8]:
 def test_positions_a_second_by_precision_and_rows(key: str) -> None:
     torch.set_num_threads(1)
     shape = open_table(GAMES[key], 0).spec.shape
-    for name, settings in NETWORKS.items():
+    for name, settings in OURS.items():
         parameters = init_policy(settings, shape, 0)
         policies = {
             precision: Policy(settings, shape, parameters, Compute(precision=precision)) for precision in PRECISIONS
@@ -79,7 +137,7 @@ def test_positions_a_second_by_precision_and_rows(key: str) -> None:
 def test_training_rows_a_second_by_precision(key: str) -> None:
     torch.set_num_threads(1)
     shape = open_table(GAMES[key], 0).spec.shape
-    for name, settings in NETWORKS.items():
+    for name, settings in OURS.items():
         for rows in (512, 2048):
             steps = {precision: training_step(settings, shape, rows, precision) for precision in PRECISIONS}
             rates = {each: rate * rows for each, rate in calls_a_second(steps).items()}
@@ -105,3 +163,41 @@ def training_step(
         descend(network, optimizer, policy_loss + (values.float() - outcomes).square().mean(), max_norm=0.5)
 
     return step
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("rows", [64, 512])
+def test_inference_beside_other_libraries(rows: int) -> None:
+    openvino, runtime = pytest.importorskip("openvino"), pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    torch.set_num_threads(1)
+    obs = positions(SHAPE, rows)
+    floats = obs.astype(np.float32)
+    for name, settings in OURS.items():
+        parameters = init_policy(settings, SHAPE, 0)
+        network = load_network(settings, SHAPE, parameters)
+        calls: dict[str, Callable[[], object]] = {
+            f"ours, {precision}": partial(
+                Policy(settings, SHAPE, parameters, Compute(precision=precision)).outputs, obs
+            )
+            for precision in PRECISIONS
+        }
+        example = torch.from_numpy(floats)
+        with torch.no_grad():
+            frozen = torch.jit.optimize_for_inference(torch.jit.freeze(torch.jit.trace(network, example)))
+        calls["TorchScript, float32"] = torch.inference_mode()(partial(frozen, example))
+        converted = openvino.convert_model(network, example_input=example, input=list(floats.shape))
+        for precision, hint in (("float32", "f32"), ("bfloat16", "bf16")):
+            how = {"INFERENCE_PRECISION_HINT": hint, "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
+            request = openvino.Core().compile_model(converted, "CPU", how).create_infer_request()
+            calls[f"OpenVINO, {precision}"] = partial(request.infer, [floats], share_inputs=True, share_outputs=True)
+        file = BytesIO()
+        torch.onnx.export(network, (example,), file, dynamo=False, input_names=["obs"])
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        session = runtime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
+        calls["ONNX Runtime, float32"] = partial(session.run, None, {"obs": floats})
+        rates = calls_a_second(calls)
+        told = ", ".join(f"{each}: {rate * rows:,.0f}" for each, rate in rates.items())
+        print(f"\n{name}, {rows} rows: {told} positions/s")  # noqa: T201
+        assert min(rates.values()) > 0

@@ -1,7 +1,8 @@
 """Self-play of connect four by search, against pgx and mctx.
 
-Both use the same network and batch, in turns in one process. Install ``"jax[cpu]" pgx mctx``
-beside Flyball, and run on one core:
+Both use the same network and batch, in turns in one process.
+
+Install ``"jax[cpu]" pgx mctx optax`` beside Flyball, and run on one core:
 ``taskset -c 0 pytest tests/benchmarks/bench_search.py -m benchmark -s``. Rates are by processor time, on one thread.
 """
 
@@ -32,18 +33,6 @@ MOVES = ([], [3], [3, 3, 2], [0, 1, 0, 1, 0, 6])
 
 Rate = Callable[[int], float]
 """Returns positions a second of a round with a number."""
-
-
-@pytest.fixture
-def pgx_mctx(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the module ``pgx_mctx``, on one thread of the processor."""
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
-    for name in ("jax", "pgx", "mctx"):
-        pytest.importorskip(name, reason=f"{name} is not installed")
-    import pgx_mctx
-
-    return pgx_mctx
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

@@ -1,29 +1,38 @@
-"""Shogi: rules beside OpenSpiel's, the network's share of a search, and heads of policies.
+"""Shogi: rules, evaluations, and the network's share of a search.
 
-Run with ``pytest tests/benchmarks/bench_shogi.py -m benchmark -s``. The ratios are asserted, not the figures.
+Rules are compared with OpenSpiel's, and evaluations with one game at a time. Run with
+``pytest tests/benchmarks/bench_shogi.py -m benchmark -s``. The ratios are asserted, not the figures.
 """
 
+import asyncio
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
-from time import process_time
+from time import perf_counter, process_time
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+import torch
+from torch.distributions import Categorical
 
-from app.config import GAMES, GameConfig, NetworkSettings, PpoSettings
+from app.config import GAMES, Compute, GameConfig, NetworkSettings, PpoSettings, Precision
 from app.core import ConfigKey
+from app.engine import LocalEngine
 from app.games import FINISHED, Observations, open_table
 from app.games.table import Floats
 from app.learning.inference import Policy
 from app.learning.jobs import first_model
 from app.learning.learner import improve
-from app.learning.network import init_policy, threads
+from app.learning.network import init_policy, load_network, masked_log_probs, parameters_to_bytes, threads
 from app.learning.samples import make_samples
+from app.play.gauntlet import GauntletSpec, Opponent
+from app.play.matches import EvaluationManager, MatchPlan, play_match
 from app.play.own_players import Turn
 from app.play.players import policy_of
 from app.play.search import SearchPlayer
 from app.play.selfplay import play_recorded, selfplay_schedule
-from app.store import Checkpoint, MemoryStore, Shard, get_checkpoint, put_checkpoint
+from app.store import Checkpoint, FileStore, Manifest, MemoryStore, Shard, get_checkpoint, put_checkpoint
 
 pytestmark = pytest.mark.benchmark
 ROUNDS = 3
@@ -32,6 +41,7 @@ SHOGI = GAMES[ConfigKey("shogi_2p")].replace(
     network=NetworkSettings(kind="tower", blocks=4, channels=64),
 )
 MANY, FEW = 1024, 3
+SLOT = np.array([0])
 
 
 def plies_a_second(config: GameConfig, games: int, seed: int) -> float:
@@ -60,6 +70,106 @@ def test_tables_beside_openspiel() -> None:
     ours, others = (median(column) for column in zip(*rows, strict=True))
     print(f"{ours:,.0f} plies/s, by OpenSpiel {others:,.0f}; {ours / others:.1f} times as many")  # noqa: T201
     assert ours > 2 * others
+
+
+def network_of(config: GameConfig, seed: int) -> torch.nn.Module:
+    shape = open_table(config, 0).spec.shape
+    return load_network(config.network, shape, init_policy(config.network, shape, seed=seed))
+
+
+class Rate(NamedTuple):
+    """Decisions a second, by wall time and by processor time."""
+
+    wall: float
+    processor: float
+
+
+def alone(config: GameConfig, games: int) -> Rate:
+    """Play one game at a time, with a forward pass each position."""
+    networks, table, decisions = [network_of(config, seed) for seed in (0, 1)], open_table(config, 1), 0
+    temperature, scale = config.evaluation.temperature, table.spec.scale
+    began, used = perf_counter(), process_time()
+    for game in range(games):
+        table.reset(SLOT, [game])
+        while (seat := int(table.seats()[0])) != FINISHED:
+            obs, mask = table.observe(SLOT)
+            with torch.inference_mode():
+                logits, _ = networks[seat ^ game % 2](torch.from_numpy(obs).float() / scale)
+                choices = Categorical(logits=masked_log_probs(logits / temperature, torch.from_numpy(mask)))
+                table.step(SLOT, choices.sample().numpy().astype(np.int32))
+            decisions += 1
+    return Rate(decisions / (perf_counter() - began), decisions / (process_time() - used))
+
+
+def in_batches(config: GameConfig, precision: Precision, games: int) -> float:
+    """Play a match; return decisions a second of processor time. It runs in this process."""
+    shape = open_table(config, 0).spec.shape
+    hero, other = (
+        Policy(config.network, shape, init_policy(config.network, shape, seed=seed), Compute(precision=precision))
+        for seed in (0, 1)
+    )
+    used = process_time()
+    match = play_match(config, hero, other, MatchPlan(games, 1, config.evaluation.temperature))
+    return sum(match.lengths) / (process_time() - used)
+
+
+def stored(config: GameConfig, folder: Path) -> list[str]:
+    """Store both networks; return their hashes."""
+    spec, names = open_table(config, 0).spec, []
+    for seed in (0, 1):
+        manifest = Manifest(
+            config_key=config.key, network=config.network, obs_size=spec.observation_size, actions=spec.actions,
+            planes=spec.planes, scale=spec.scale, step=0, parent=None, optimizer=None,
+        )  # fmt: skip
+        tensors = init_policy(config.network, spec.shape, seed=seed)
+        names.append(put_checkpoint(FileStore(folder), manifest, parameters_to_bytes(tensors), None))
+    return names
+
+
+def gauntlet(config: GameConfig, folder: Path, precision: Precision, games: int) -> GauntletSpec:
+    hero, model = stored(config, folder)
+    settings = config.evaluation.replace(batch_games=MANY // 2, opening_plies=0)
+    return GauntletSpec(
+        store=folder,
+        config=config.replace(evaluation=settings),
+        model=hero,
+        opponents=(Opponent(name="other", kind="model", model=model, games=games),),
+        seed=1,
+        precision=precision,
+    )
+
+
+async def on_two_processes(spec: GauntletSpec) -> float:
+    """Return decisions a second of a gauntlet, by wall time. Two warm processes play it."""
+    engine = LocalEngine(workers=2)
+    try:
+        manager = EvaluationManager(engine)
+        await manager.evaluate(spec.replace(config=spec.config.replace(max_moves=4)))
+        began = perf_counter()
+        (played,) = (await manager.evaluate(spec)).results
+        return played.games * played.mean_length / (perf_counter() - began)
+    finally:
+        await engine.close()
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_evaluation_of_a_tower_beside_one_game_at_a_time(precision: Precision, tmp_path: Path) -> None:
+    """Compare decisions a second of two untrained 4 x 64 towers."""
+    assert (SHOGI.network.blocks, SHOGI.network.channels) == (4, 64)
+    rows = []
+    for _ in range(ROUNDS):
+        with threads(1):
+            one, batched = alone(SHOGI, FEW), in_batches(SHOGI, precision, MANY // 2)
+        two = asyncio.run(on_two_processes(gauntlet(SHOGI, tmp_path, precision, MANY)))
+        rows.append((one.processor, batched / one.processor, two / one.wall))
+    slow, once, twice = (median(column) for column in zip(*rows, strict=True))
+    print(  # noqa: T201
+        f"{precision}: one game at a time {slow:,.0f} decisions/s of processor time; in batches {once:.1f} times, "
+        f"on two processes {twice:.1f} times by the wall clock"
+    )
+    assert once >= {"bfloat16": 10.0, "float32": 5.0}[precision]
+    assert twice >= {"bfloat16": 20.0, "float32": 10.0}[precision]
 
 
 @pytest.mark.parametrize("key", ["shogi_2p", "minishogi_2p"])

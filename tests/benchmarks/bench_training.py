@@ -12,7 +12,10 @@ from time import process_time
 from types import SimpleNamespace
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
+import torch
 
 from app.config import CPU, GAMES, PipelineSettings
 from app.learning.learner import improve
@@ -117,6 +120,62 @@ def test_hearts_against_openspiel_s_own_ppo() -> None:
     own, peer = rates(iterations("hearts_4p", 100, "hearts(hands=4)"), openspiels())
     print(f"\nhearts: {own:,.0f} steps/s, OpenSpiel's PPO {peer:,.0f}, {own / peer:.0f} times")  # noqa: T201
     assert own / peer >= 30
+
+
+class ConnectFour(gymnasium.Env):
+    """PettingZoo's connect four, with a step for each move of either player."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (84,))
+    action_space = gymnasium.spaces.Discrete(7)
+
+    def __init__(self) -> None:
+        from pettingzoo.classic import connect_four_v3
+
+        self._game = connect_four_v3.env()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self._game.reset(seed=seed)
+        return self._seen(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        mover = self._game.agent_selection
+        self._game.step(int(action))
+        over = any(self._game.terminations.values())
+        return self._seen(), float(self._game.rewards[mover]), over, False, {}
+
+    def action_masks(self) -> Any:
+        return self._game.observe(self._game.agent_selection)["action_mask"].astype(bool)
+
+    def _seen(self) -> Any:
+        board = self._game.observe(self._game.agent_selection)["observation"]
+        return board.reshape(-1).astype(np.float32)
+
+
+def test_connect_four_against_maskable_ppo_and_pettingzoo() -> None:
+    sb3 = pytest.importorskip("sb3_contrib")
+    pytest.importorskip(
+        "pettingzoo.classic.connect_four_v3", reason="install the extra: pip install -e '.[pettingzoo]'"
+    )
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    steps = 32
+    model = sb3.MaskablePPO(
+        "MlpPolicy",
+        DummyVecEnv([ConnectFour] * ENVIRONMENTS),
+        n_steps=steps,
+        batch_size=BATCH,
+        n_epochs=EPOCHS,
+        device="cpu",
+        policy_kwargs={"net_arch": [256, 128], "activation_fn": torch.nn.ReLU},
+    )
+
+    def theirs(_seed: int) -> int:
+        model.learn(steps * ENVIRONMENTS, reset_num_timesteps=False)
+        return steps * ENVIRONMENTS
+
+    own, peer = rates(iterations("connect_four_2p", 256), theirs)
+    print(f"\nconnect four: {own:,.0f} steps/s, MaskablePPO {peer:,.0f}, {own / peer:.1f} times")  # noqa: T201
+    assert own / peer >= 6
 
 
 def test_large_iteration_costs_no_more_a_row_than_a_small_one() -> None:

@@ -1,19 +1,29 @@
-"""Searches of Gumbel AlphaZero for connect four, by pgx and mctx, with the dense layers of our networks."""
+"""Gumbel AlphaZero for connect four, by pgx and mctx.
+
+The networks have the dense layers of ours. Learning follows pgx's ``examples/alphazero/train.py``. Importing this
+module needs jax, pgx, mctx and optax.
+"""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from time import process_time
+from typing import Any, NamedTuple
 
 import jax
 import mctx
 import numpy as np
+import optax
 import pgx
+import torch
 from jax import numpy as jnp
 from pgx.experimental import auto_reset
 
 from app.learning.network import Parameters
 
 ENV = pgx.make("connect_four")
-BATCH = 256  # number of games at once
+BATCH = 256  # number of games at once, and of rows in an update
+STEPS = 64  # moves of each game slot in an iteration: two or three games
+LEARNING_RATE = 1e-3  # of Adam, as in the example
 
 PARTS = ("weight", "bias")
 HEADS = ("policy_head", "value_head")
@@ -40,6 +50,23 @@ def layers_of(parameters: Parameters, kind: str = "float32") -> Layers:
 
 def _trunk(ours: dict[str, Any]) -> int:
     return sum(name.startswith("trunk.") for name in ours) // len(PARTS)
+
+
+def parameters_of(layers: Layers) -> Parameters:
+    """Return layers as our parameters, the inverse of ``layers_of``."""
+    *hidden, (heads, biases) = [(np.array(weight, np.float32), np.array(bias, np.float32)) for weight, bias in layers]
+    found = {"policy_head.weight": heads.T[:-1], "policy_head.bias": biases[:-1]}
+    found |= {"value_head.weight": heads.T[-1:], "value_head.bias": biases[-1:]}
+    grid = BOARD
+    if hidden[0][0].ndim == 4:
+        (weight, bias), grid = hidden.pop(0), PLACES
+        found |= {"windows.weight": weight.transpose(3, 2, 0, 1), "windows.bias": bias}
+    for number, (weight, bias) in enumerate(hidden):
+        found |= {f"trunk.{number}.weight": weight.T, f"trunk.{number}.bias": bias}
+    first = hidden[0][0]
+    channels_last = first.reshape(*grid[1:], grid[0], first.shape[1])
+    found["trunk.0.weight"] = channels_last.transpose(2, 0, 1, 3).reshape(first.shape).T
+    return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in found.items()}
 
 
 def outputs(layers: Layers, obs: Any) -> tuple[Any, Any]:
@@ -99,3 +126,80 @@ def begun(key: Any) -> Any:
 def step(state: Any, action: Any, key: Any) -> Any:
     """Play an action in each of ``BATCH`` games. Games that are over begin again."""
     return jax.vmap(auto_reset(ENV.step, ENV.init))(state, action, jax.random.split(key, BATCH))
+
+
+class Rows(NamedTuple):
+    """Positions of self-play, [STEPS, BATCH] or flat."""
+
+    obs: Any
+    policy: Any  # of the search
+    outcome: Any  # for the seat to move
+    finished: Any  # False in games that the iteration cut off, whose outcome is unknown
+
+
+@partial(jax.jit, static_argnames="simulations")
+def selfplay(layers: Layers, key: Any, simulations: int) -> Rows:
+    """Play ``STEPS`` moves of ``BATCH`` games from their beginning."""
+
+    def move(state: Any, key: Any) -> tuple[Any, Any]:
+        noise, begin = jax.random.split(key)
+        found = search(layers, noise, state, simulations, mctx.qtransform_completed_by_mix_value)
+        after = step(state, found.action, begin)
+        reward = after.rewards[jnp.arange(BATCH), state.current_player]
+        return after, (state.observation, found.action_weights, reward, after.terminated)
+
+    def outcome(later: Any, moved: Any) -> tuple[Any, Any]:
+        reward, over = moved
+        value = jnp.where(over, reward, -later[0])
+        return (value, later[1] | over), (value, later[1] | over)
+
+    first, *keys = jax.random.split(key, STEPS + 1)
+    _, (obs, policy, reward, over) = jax.lax.scan(move, begun(first), jnp.stack(keys))
+    nothing = jnp.zeros(BATCH), jnp.zeros(BATCH, bool)
+    _, (value, finished) = jax.lax.scan(outcome, nothing, (reward, over), reverse=True)
+    return Rows(obs, policy, value, finished)
+
+
+def loss(layers: Layers, rows: Rows) -> Any:
+    """Return the policy loss plus half the critic's squared error.
+
+    The policy loss is the cross-entropy to the searches' policies. The critic's error counts in finished games only.
+    """
+    logits, value = outputs(layers, rows.obs)
+    policy_loss = optax.softmax_cross_entropy(logits, rows.policy).mean()
+    return policy_loss + (optax.l2_loss(value, rows.outcome) * rows.finished).mean()
+
+
+ADAM = optax.adam(LEARNING_RATE)
+
+
+@jax.jit
+def update(layers: Layers, optimizer: Any, rows: Rows) -> tuple[Layers, Any]:
+    """Take a step of the optimiser; return the layers and its state."""
+    changes, optimizer = ADAM.update(jax.grad(loss)(layers, rows), optimizer)
+    return optax.apply_updates(layers, changes), optimizer
+
+
+def train(layers: Layers, simulations: int, seconds: float, seed: int) -> tuple[Layers, int]:
+    """Return layers trained for ``seconds``, and the number of positions searched.
+
+    The time is processor time, without compilation. An iteration learns once from each of its rows.
+    """
+    rng, key, optimizer = np.random.default_rng(seed), jax.random.PRNGKey(seed), ADAM.init(layers)
+    layers_, optimizer_, _ = _iterate(layers, optimizer, key, simulations, rng)  # compiles
+    jax.block_until_ready((layers_, optimizer_))
+    began, positions = process_time(), 0
+    while process_time() - began < seconds:
+        key, games = jax.random.split(key)
+        layers, optimizer, rows = _iterate(layers, optimizer, games, simulations, rng)
+        positions += rows
+    return layers, positions
+
+
+def _iterate(layers: Layers, optimizer: Any, key: Any, simulations: int, rng: Any) -> tuple[Layers, Any, int]:
+    """Play and learn once. Returns the layers, the optimiser's state and the number of rows."""
+    played = jax.device_get(selfplay(layers, key, simulations))
+    rows = Rows(*(array.reshape(-1, *array.shape[2:]) for array in played))
+    for batch in rng.permutation(len(rows.outcome)).reshape(-1, BATCH):
+        layers, optimizer = update(layers, optimizer, Rows(*(array[batch] for array in rows)))
+    return layers, optimizer, len(rows.outcome)

@@ -1,0 +1,81 @@
+"""A match in connect four against pgx and mctx.
+
+Both sides have trained for the same processor time, with the same network and simulations.
+
+Install ``"jax[cpu]" pgx mctx optax`` beside Flyball, and run on one core:
+``taskset -c 0 pytest tests/benchmarks/bench_search_match.py -m benchmark -s``. Ours learns by ``flyball train``, theirs
+as ``tests/support/pgx_mctx.py`` says. Then both play by our program, so that only their parameters differ.
+"""
+
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import pytest
+import torch
+
+import flyball
+from app.config import GAMES, NetworkSettings
+from app.games import open_table
+from app.learning.inference import Policy
+from app.learning.network import init_policy
+from app.play.match_statistics import match_statistics
+from app.play.matches import MatchPlan, play_match
+from app.play.players import Player, load_player, policy_of
+from app.play.search import SearchPlayer
+from app.store import MemoryStore
+from app.train.state import RunPlace
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(7200), pytest.mark.filterwarnings("ignore")]
+SIMULATIONS, ITERATIONS, SEED, GAMES_A_MATCH = 32, 40, 1, 1000
+NETWORK = NetworkSettings()
+CONFIG = GAMES["connect_four_2p"].replace(network=NETWORK)
+SPEC = open_table(CONFIG, 0).spec
+SETTINGS = {
+    "collection.games_per_iteration": 512,
+    "collection.num_iterations": ITERATIONS,
+    "network.kind": NETWORK.kind,
+    "network.hidden": list(NETWORK.hidden),
+    "network.residual": NETWORK.residual,
+    "search.simulations": SIMULATIONS,
+    "training.eval_frequency": ITERATIONS,
+    "training.final_games": 0,
+}
+
+
+def test_match_against_pgx_and_mctx(pgx_mctx: Any, tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    began = process_time()
+    trained = flyball.train("connect_four_2p", SETTINGS, output=tmp_path, seed=SEED, progress=print)
+    seconds = process_time() - began
+    print(f"\nours: {seconds:.0f} s of processor time, {trained.state.games:,} games")  # noqa: T201
+    ours = policy_of(RunPlace(trained.output).model(trained.model))
+
+    first = init_policy(NETWORK, SPEC.shape, SEED)
+    layers, positions = pgx_mctx.train(pgx_mctx.layers_of(first), SIMULATIONS, seconds, SEED)
+    print(f"theirs: the same time, {positions:,} positions")  # noqa: T201
+    theirs = Policy(NETWORK, SPEC.shape, pgx_mctx.parameters_of(layers))
+
+    heuristic = load_player(MemoryStore(), "heuristic", SPEC)
+    bare = report("ours v. theirs, bare", ours, theirs)
+    report("ours v. theirs, searching", searching(ours), searching(theirs))
+    report("ours v. heuristic, bare", ours, heuristic)
+    report("theirs v. heuristic, bare", theirs, heuristic)
+    assert 0 <= bare <= 1
+
+
+def searching(policy: Policy) -> SearchPlayer:
+    return SearchPlayer(policy, CONFIG, SIMULATIONS)
+
+
+def report(title: str, hero: Player, opponent: Player) -> float:
+    """Play a match as in evaluations; print and return its score."""
+    settings = CONFIG.evaluation
+    plan = MatchPlan(GAMES_A_MATCH, SEED, settings.temperature, settings.opening_plies)
+    found = match_statistics(play_match(CONFIG, hero, opponent, plan), CONFIG.players)
+    score = found.score
+    print(  # noqa: T201
+        f"{title}: {score.mean:.1%} [{score.lower:.1%}, {score.upper:.1%}] of {found.games} games, "
+        f"{found.distinct_games} distinct"
+    )
+    return score.mean
