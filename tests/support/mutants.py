@@ -411,7 +411,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _run(drawn: list[tuple[Mutant, list[str]]], out: Path) -> None:
-    paths = {name.split("::")[0] for _, names in drawn for name in names}
+    paths = {path for _, names in drawn for name in names if Path(path := name.split("::")[0]).exists()}
     pytest.main([*OPTIONS, *sorted(paths)], plugins=[Tests(partial(judge, drawn, out))])
 
 
