@@ -62,10 +62,6 @@ class Slope(NamedTuple):
         """Return the upper confidence bound for a normal quantile."""
         return EloPerHour(self.velocity + z * self.stderr)
 
-    def lower(self, z: float) -> EloPerHour:
-        """Return the lower confidence bound for a normal quantile."""
-        return EloPerHour(self.velocity - z * self.stderr)
-
 
 def pooled(pools: Sequence[RatingPool], new: RatingPoint, spacing_seconds: float) -> tuple[RatingPool, ...]:
     """Add a rating to the last pool, or begin another one.

@@ -158,3 +158,12 @@ def test_file_store_of_a_moved_run_makes_no_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
     nested = FileStore(tmp_path / "a" / "b" / "store")
     assert nested.get(nested.put(b"nested")) == b"nested"
+
+
+def test_file_stores_of_the_same_folder_are_equal(tmp_path):
+    """Caches of shards tell stores apart by it."""
+    one, same, other = FileStore(tmp_path), FileStore(str(tmp_path)), FileStore(tmp_path / "other")
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != other
+    assert one != tmp_path

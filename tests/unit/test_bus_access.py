@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 from keyed_bus import NOW, KeyRing
 
 from app.bus.access import REPORT_S, Refusals
-from app.bus.keys import ROLES, BadKey, Key, KeyList, UnknownKey, new_pair, read_secret, replace_secret, write_secret
+from app.bus.keys import (
+    MAX_LIST_BYTES,
+    ROLES,
+    BadKey,
+    Key,
+    KeyList,
+    UnknownKey,
+    new_pair,
+    read_secret,
+    replace_secret,
+    write_secret,
+)
 from app.core import FlyballError, UnusableFile
 from app.events import BY_TYPE, DaemonFact, Kind
 from daemons.rights import rights
@@ -187,3 +198,31 @@ def test_every_fault_of_keys_says_what_to_do(line, why):
         KeyList.parse(line)
     assert isinstance(found.value, BadKey)
     assert found.value.hint
+
+
+def test_refusals_after_an_early_look_still_wait_a_minute():
+    refusals, key = Refusals(), Key("a", "worker", PUBLIC)
+    for now, due in ((0, 1), (1, 0), (2, 0), (REPORT_S, 1), (REPORT_S + 1, 0)):
+        refusals.add(key, "rights", "here", "one")
+        assert len(refusals.due(now)) == due
+
+
+def test_the_end_of_a_key_is_noticed_once(tmp_path):
+    """Connections are checked again only then."""
+    ring = KeyRing(tmp_path)
+    ring.admit("node1", "worker")
+    KeyList.read(ring.path).rotate("node1", PUBLIC, NOW + timedelta(seconds=5)).write(ring.path)
+    looks = []
+    for seconds in (0, 1, 5, 6):
+        ring.now = NOW + timedelta(seconds=seconds)
+        looks.append(ring.access.refresh())
+    assert looks == [True, False, True, False]
+
+
+def test_key_list_of_over_a_megabyte_is_refused(tmp_path):
+    ring = KeyRing(tmp_path)
+    ring.path.write_text("#" * MAX_LIST_BYTES)
+    assert KeyList.read(ring.path).keys == ()
+    ring.path.write_text("#" * (MAX_LIST_BYTES + 1))
+    with pytest.raises(BadKey, match="more than"):
+        KeyList.read(ring.path)

@@ -239,3 +239,10 @@ def test_rollback_forgets_the_ratings_of_what_it_removes(driven):
     state = driven.state()
     assert (state.current_model, state.elo_history, state.elo_velocity) == (OLD, (), None)
     assert state.lineage.current_model == OLD
+
+
+def test_urgency_is_half_staleness_and_half_trouble():
+    troubled = EMPTY.replace(elo_plateau_count=HISTORY_LENGTH // 2, last_evaluation_time=NOW)
+    assert troubled.compute_urgency(NOW).urgency_score == pytest.approx(0.5 * (HISTORY_LENGTH // 2) / HISTORY_LENGTH)
+    worst = EMPTY.replace(elo_plateau_count=HISTORY_LENGTH, consecutive_low_win_rate=3)
+    assert worst.compute_urgency(NOW).urgency_score == 1

@@ -8,14 +8,21 @@ from types import ModuleType
 import numpy as np
 import pyspiel
 import pytest
+from driving import match
 from open_spiel.python.policy import TabularPolicy, python_policy_to_pyspiel_policy
 
 from app.config import GameConfig
+from app.controllers.lifecycle import Candidate
+from app.controllers.watchdog import Games, Level
+from app.core.statistics import GradedScores, Rate
+from app.events import MatchResult
 from app.games import Game
 from app.league.pool import rate
-from app.league.totals import PairTotals, pair_totals
+from app.league.totals import PRIOR_VARIANCE, PairTotals, pair_totals
 from app.play.match_statistics import MatchStatistics, match_statistics
 from app.play.matches import MatchPlan, play_match
+
+MODEL = "a" * 64
 
 
 class Gamble(Game):
@@ -138,3 +145,37 @@ def test_intervals_of_mean_outcomes_cover_the_exact_value(name: str) -> None:
         assert outcome is not None
         covered += outcome.lower <= exact <= outcome.upper
     assert 0.93 <= covered / repetitions <= 0.97
+
+
+def graded(*scores: float, distinct_games: int | None = None) -> MatchResult:
+    """Return a match of two players with these scores of rotations."""
+    moments = GradedScores(
+        players=2, rotations=len(scores), total=sum(scores), squares=sum(score**2 for score in scores)
+    )
+    games = 2 * len(scores)
+    return match(0.0, games).replace(
+        score=Rate.of(2 * sum(scores), games), rotations=(), graded=moments, distinct_games=distinct_games or games
+    )
+
+
+def test_gate_adds_up_graded_rounds_and_counts_repeats_once() -> None:
+    once = Candidate(model=MODEL, parent=None, step=1).after(graded(0.4, 0.8), 2)
+    assert (once.games, once.graded) == (4, graded(0.4, 0.8).graded)
+    twice = once.after(graded(0.9, 0.5), 2)
+    assert (twice.games, twice.graded.rotations, twice.graded.total) == (8, 4, pytest.approx(2.6))
+    assert twice.after(graded(0.9, 0.9, distinct_games=2), 2).graded == twice.graded
+    repeated = Candidate(model=MODEL, parent=None, step=1).after(graded(0.9, 0.9, distinct_games=2), 2)
+    assert repeated.graded == graded(0.9).graded
+
+
+def test_graded_games_count_as_decisive_games_of_equal_variance() -> None:
+    """Scores of 0.6 and 0.4 vary less than wins and losses."""
+    games = graded(*(0.6, 0.4) * 100)
+    variance = 400 * 2 * 0.1**2
+    dispersion = (variance + PRIOR_VARIANCE) / (400 * 0.25 + PRIOR_VARIANCE)
+    assert Games.of(games) == (round(400 / dispersion), pytest.approx(0.5 * round(400 / dispersion)))
+
+
+def test_level_of_good_models_is_never_below_the_opponents() -> None:
+    assert Level.measured(None, Games(100, 40.0)).elo == 0
+    assert Level.measured(None, Games(100, 60.0)).elo == Games(100, 60.0).elo > 0

@@ -79,3 +79,14 @@ def test_foreign_file_of_another_form_is_no_league(changes, tmp_path, monkeypatc
         league_import.read_league(
             tmp_path / "league.json", None, "diplomacy_small_3p", Place(RunFolder(tmp_path), None)
         )
+
+
+@pytest.mark.parametrize(("bots", "zero"), [({"random_bot": {"elo": 800}}, 800), ({"random_bot": {}}, 0), ({}, 0)])
+def test_foreign_ratings_are_above_the_random_bots(bots: dict[str, object], zero: int) -> None:
+    document = {
+        "agents": {**bots, "v1": adapter("v1", elo=1200), "v2": adapter("v2", elo=None)},
+        "metadata": {"best_elo": 1200, "best_agent": "v1"},
+    }
+    found = translated(document, {})
+    assert (found["agents"]["v1"]["elo"], found["agents"]["v2"]["elo"]) == (1200 - zero, None)
+    assert found["metadata"]["best_elo"] == 1200 - zero

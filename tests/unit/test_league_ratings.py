@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from app.core import expected_score
 from app.league.audit import find_cycle
-from app.league.bradley_terry import fit_bradley_terry
+from app.league.bradley_terry import Quadratic, fit_bradley_terry, maximise
 from app.league.plackett_luce import RankedGame, fit_plackett_luce
 from app.league.ratings import PER_ELO, RatingPrior, Ratings
 from app.league.totals import PairTotals, total
@@ -257,3 +257,21 @@ def test_games_in_any_order_or_of_one_event() -> None:
     assert once.elo == pytest.approx(apart.elo) == pytest.approx(together.elo)
     assert apart.stderr == pytest.approx(once.stderr / 2)
     assert together.stderr == pytest.approx(once.stderr)
+
+
+def test_newton_step_that_overshoots_is_halved() -> None:
+    """Whole steps diverge on -sqrt(1 + x²): they lead from x to -x³."""
+
+    def hill(x) -> Quadratic:
+        root = np.sqrt(1 + x @ x)
+        return Quadratic(-root, -x / root, np.diag(1 / root**3 * np.ones(1)))
+
+    (top,), there = maximise(hill, np.array([2.0]))
+    assert (top, there.value) == (pytest.approx(0, abs=1e-5), pytest.approx(-1))
+
+
+def test_games_of_two_are_as_uncertain_as_by_bradley_terry() -> None:
+    wins, losses = 60, 40
+    games = [RankedGame(("random", "a"), ranks) for ranks, n in (((1, 2), wins), ((2, 1), losses)) for _ in range(n)]
+    expected = fit_bradley_terry([of_games("random", "a", wins, 0, losses)]).rating("a")
+    assert fit_plackett_luce(games).rating("a").stderr == pytest.approx(expected.stderr, rel=0.05)

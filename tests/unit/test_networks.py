@@ -28,6 +28,7 @@ from app.learning.network import (
     load_network,
     masked_log_probs,
     parameters_to_bytes,
+    threads,
 )
 from app.learning.network_check import check_network
 from app.play.players import load_player
@@ -436,3 +437,10 @@ def test_policy_is_a_snapshot_that_takes_bytes():
     obs.flags.writeable = mask.flags.writeable = False
     for given, wanted in zip(small_policy().forward(obs, mask), expected, strict=True):
         assert np.array_equal(given, wanted)
+
+
+def test_threads_of_pytorch_are_set_in_the_block_alone() -> None:
+    before = torch.get_num_threads()
+    with threads(before + 2):
+        assert torch.get_num_threads() == before + 2
+    assert torch.get_num_threads() == before

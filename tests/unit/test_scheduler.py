@@ -22,6 +22,7 @@ from profiles import examples
 
 from app.config import GAMES, RunSettings
 from app.controllers import SelfplayScheduler
+from app.controllers.fair_queue import WorkerRow
 from app.controllers.scheduler import NAME
 from app.core import derive_id
 from app.events import (
@@ -466,3 +467,12 @@ class TestSettingsThatWereDecided:
 def test_another_configuration_is_not_touched(playing):
     playing.feed(penalty(0.5), key=OTHER_KEY)
     assert len(answer(playing, rows=NEED - 1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "places"),
+    [({}, 6), ({"quarantined": True}, 1), ({"pauses": 1}, 1), ({"lost": True}, 0), ({"rests_until_us": 1}, 0)],
+)
+def test_worker_on_trial_has_one_place(state: dict[str, int], places: int) -> None:
+    assert WorkerRow(capacity=3, asked_us=0, **state).places(2) == places
+    assert WorkerRow(capacity=0, asked_us=0, **state).places(2) == 0

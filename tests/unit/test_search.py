@@ -15,7 +15,7 @@ from app.play.own_players import Turn
 from app.play.players import RandomPlayer
 from app.play.search import SearchPlayer, Unsearchable
 from app.play.selfplay import play_recorded, selfplay_schedule
-from app.play.tree import considered_visits
+from app.play.tree import considered_visits, plant, with_room
 
 # The paper's weight of values in board games, which is large, so that proved values decide.
 CONNECT_FOUR = GAMES["connect_four_2p"].replace(search=SearchSettings(value_scale=1.0, playing_value_scale=1.0))
@@ -205,3 +205,16 @@ def test_selfplay_by_search_records_policies_and_values() -> None:
     for move in shard.history[shard.history_offsets[0] : shard.history_offsets[1]].tolist():
         table.step(np.array([0]), np.array([move], dtype=np.int32))
     assert table.seats()[0] == FINISHED
+
+
+@pytest.mark.parametrize(("used", "legal", "room"), [(2, 3, 5), (3, 3, 10), (0, 7, 12)])
+def test_trees_get_room_for_the_next_node(used: int, legal: int, room: int) -> None:
+    """Kernels check no bounds, so a node without room for its edges would overwrite memory."""
+    trees = plant(games=2, nodes=3, edges=5, seats=2)
+    trees.used[:] = used, 0
+    trees.edge["action"] = 9
+    mask = np.zeros((2, 8), dtype=np.bool_)
+    mask[0, :legal] = True
+    wider = with_room(trees, mask)
+    assert wider.edge.shape == (2, room)
+    assert (wider.edge["action"][:, :5] == 9).all()

@@ -132,3 +132,13 @@ async def test_job_leaves_out_replayed_shards_that_are_gone(tmp_path, shards: li
 
 def parameters():
     return {name: torch.clone(tensor) for name, tensor in bytes_to_parameters(first().parameters).items()}
+
+
+@pytest.mark.parametrize(("size", "count"), [(64, 1), (8, 2), (1, 12)])
+def test_few_samples_are_few_batches(size: int, count: int) -> None:
+    samples = SearchSamples(
+        np.zeros((12, 1), np.uint8), np.ones((12, 1), bool), np.ones(12, np.float16), np.arange(12, dtype=np.float32)
+    )
+    found = [*batches(samples, size, (), rng())]
+    assert len(found) == count
+    assert sorted(np.concatenate([batch.target for batch in found])) == [*range(12)]

@@ -30,7 +30,7 @@ from app.store import (
 )
 from app.store.checkpoints import delete_checkpoint, distribute
 from app.store.packing import pack_observations
-from app.store.shard import ROW_TYPES, BadShard, note_of, with_note
+from app.store.shard import ROW_TYPES, BadShard, ShardCache, note_of, with_note
 
 NETWORK = NetworkSettings(hidden=(4,))
 PARAMETERS = parameters_to_bytes(init_policy(NETWORK, NetworkShape(3, 2), seed=1))
@@ -312,3 +312,35 @@ def test_distribute_with_or_without_a_model_deletes_discarded(tmp_path, current)
     distribute({"store": str(tmp_path), "model": kept if current else None, "discard": [left, "f" * 64]}, None)
     manifests = [get_checkpoint(store, kept, optimizer=True).manifest]
     assert sorted(store.keys()) == sorted([kept, *(one.optimizer for one in manifests)])
+
+
+def test_shard_cache_drops_the_least_recently_used():
+    store = MemoryStore()
+    keys = [put_shard(store, shard(actions)) for actions in (7, 8, 9)]
+    cache = ShardCache(sum(get_shard(store, key).size for key in keys[1:]))
+    first, second = (cache.get(store, key) for key in keys[:2])
+    assert cache.get(store, keys[0]) is first
+    cache.get(store, keys[2])
+    assert cache.get(store, keys[0]) is first
+    assert cache.get(store, keys[1]) is not second
+
+
+@pytest.mark.parametrize(
+    ("complaint", "change"),
+    [
+        ("mask is", {"mask": np.ones((5, 9), dtype=bool)}),
+        ("mask is", {"mask": np.ones(4, dtype=bool)}),
+        ("returns is not float32", {"returns": np.zeros((2, 2))}),
+        ("history is not int32", {"history": np.arange(5)}),
+    ],
+)
+def test_mask_and_games_of_another_form_make_no_shard(complaint, change):
+    with pytest.raises(BadShard, match=complaint):
+        dataclasses.replace(shard(), **change)
+
+
+@given(st.text(max_size=40))
+def test_note_of_any_length_keeps_tensors_aligned(note):
+    data = with_note(parameters_to_bytes(init_policy(NETWORK, NetworkShape(3, 2), seed=1)), note)
+    assert int.from_bytes(data[:8], "little") % 8 == 0
+    assert note_of(data) == note
