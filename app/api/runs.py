@@ -130,12 +130,20 @@ def complaint(say: Say) -> Callable[[DeadLetter], None]:
     return lambda dead: say(f"The event at position {dead.position} can't be read: {dead.error}")
 
 
+def no_run(folder: RunFolder) -> NotAJournal:
+    """Return the error for a folder without a journal; its hint names the copy that a broker made of a lost one."""
+    copies = sorted(folder.path.glob(f"{folder.journal.name}.rescued*"))
+    hint = f"Put its journal back: mv {copies[0]} {folder.journal}" if copies else ""
+    return NotAJournal(
+        f"There is no run in {folder.path}.", hint=hint or "Name the folder of a run, or begin one: flyball up."
+    )
+
+
 @contextmanager
 def open_journal(place: Place) -> Iterator[SqliteJournalReader]:
     """Open the run's journal for reading. Raises ``NotAJournal``."""
     if not place.folder.journal.exists():
-        hint = "Name the folder of a run, or begin one: flyball up."
-        raise NotAJournal(f"There is no run in {place.folder.path}.", hint=hint)
+        raise no_run(place.folder)
     with closing(SqliteJournalReader(place.folder.journal)) as reader:
         yield reader
 

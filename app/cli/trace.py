@@ -66,7 +66,8 @@ def _node_text(node: TracedEvent, wanted: str, start_us: int) -> Text:
     event = node.event
     text = Text("▶ " if event.id == wanted else "").append_text(event_text(event))
     text.append(f"  {short(event.id)}  {(event.recorded_us - start_us) / 1000:+.1f} ms", "dim")
-    return text.append(f"  … {node.hidden} more effects", "dim") if node.hidden else text
+    effects = "effect" if node.hidden == 1 else "effects"
+    return text.append(f"  … {node.hidden} more {effects}", "dim") if node.hidden else text
 
 
 def trace_json(trace: Trace) -> list[dict[str, Any]]:

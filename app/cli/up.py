@@ -31,7 +31,7 @@ from app.engine.programs import can_fork, python_module
 from app.engine.ray_engine import check_ray
 from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected, TrainingIntensityChanged
 from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, history
-from app.journal.history import past_settings, voided_events
+from app.journal.history import last_settings, past_settings, voided_events
 from app.status.status import READS, Board, Presence, load_board
 from app.telemetry import check_wandb, configure
 from daemons import monitoring
@@ -169,6 +169,19 @@ def _check_journal(file: Path, settings: RunSettings) -> None:
         # The settings are closed too, because their reader would fail later in a closed journal.
         with closing(SqliteJournal(file)) as journal, closing(past_settings(journal)) as past:
             check_lasting(past, settings)
+            earlier = last_settings(journal)
+        if earlier is not None:
+            _warn_of_games_left_out(earlier, settings)
+
+
+def _warn_of_games_left_out(earlier: RunSettings, settings: RunSettings) -> None:
+    """Warn of games that would no longer be played, because a start with another file's settings looks alike."""
+    if left_out := sorted({config.key for config in earlier.configs} - {config.key for config in settings.configs}):
+        click.echo(
+            f"WARNING: This run has played {', '.join(left_out)} until now, and these settings leave it out. "
+            "If that is not intended, stop, and name the file of its settings: flyball --config-file FILE",
+            err=True,
+        )
 
 
 Specs = tuple[list[ChildSpec], list[ChildSpec]]

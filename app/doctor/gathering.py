@@ -21,6 +21,7 @@ from app.api.runs import (
     connected,
     is_listening,
     last_failure,
+    no_run,
     open_journal,
     past_events,
     read_board,
@@ -116,9 +117,7 @@ def gather(place: Place, *, deep: bool) -> Facts:
     here = place.folder.journal.exists()
     answers = _ask(place, loaded, board=not here)
     if not here and not answers.broker.listens and loaded.deployment.endpoint is None:
-        raise NotAJournal(
-            f"There is no run in {place.folder.path}.", hint="Name the folder of a run, or begin one: flyball up."
-        )
+        raise no_run(place.folder)
     facts = _of_machine(place, loaded, Facts(now, loaded.deployment.node), answers.broker, deep=deep)
     facts = replace(facts, recent=answers.recent, recorded=answers.recent[-1].recordedtime if answers.recent else None)
     facts = _with_journal(place, loaded, facts, answers.presence, deep=deep)

@@ -146,7 +146,8 @@ def clock_skew(facts: Facts) -> Iterator[Symptom]:
         expected = isinstance(before.data, ClockTick) and isinstance(after.data, ClockTick)
         if expected and gap > allowed and facts.now - after.recordedtime < LATELY:
             what = f"Recorded time jumped by {show_age(gap)}, {_ago(facts, after.recorded_us)}."
-            hint = "Did the machine sleep, or was its clock set? Boosts, pauses and stalls have counted this time."
+            hint = "Did the machine sleep, or was its clock set or the broker halted? "
+            hint += "Boosts, pauses and stalls have counted this time."
             yield Symptom("notice", "recorded time", what, hint)
 
 

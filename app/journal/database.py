@@ -272,10 +272,10 @@ class Database:
             Path(self._watch.wal).replace(unused(self.path.with_name(f"{self.path.name}-wal.lost")))
             Path(f"{self.path}-shm").unlink(missing_ok=True)
         kept = f"All that was acknowledged is in {copy}." if copy else "The latest transactions may be lost."
-        raise FileReplaced(
-            f"{touched.path} {touched.how} while this process wrote {self.path}. {kept}",
-            hint=f"Put {copy or 'the latest copy'} back as {self.path}, or accept the file that is there. Then start.",
-        )
+        hint = f"Put {copy or 'the latest copy'} back as {self.path}, or accept the file that is there. Then start."
+        if not self._rescued:  # it is a daemon's own
+            hint = "The daemon rebuilds it from the journal when it starts again."
+        raise FileReplaced(f"{touched.path} {touched.how} while this process wrote {self.path}. {kept}", hint=hint)
 
     def _rescue(self) -> Path | None:
         """Copy the open file beside its lost name; return the copy, None if it can't be written."""

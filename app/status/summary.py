@@ -85,7 +85,8 @@ def show_progress(progress: Progress | None) -> str:
         return UNKNOWN
     score = progress.score
     interval = f"{score.mean:.0%} [{score.lower:.0%}, {score.upper:.0%}]"
-    return ", ".join(filter(None, (show_outcome(progress.outcome), interval, f"{progress.loops} loops ago")))
+    ago = "1 loop ago" if progress.loops == 1 else f"{progress.loops} loops ago"
+    return ", ".join(filter(None, (show_outcome(progress.outcome), interval, ago)))
 
 
 def show_age(seconds: float) -> str:

@@ -222,8 +222,9 @@ async def test_bus_notices_a_deleted_outbox_at_the_next_sign(tmp_path):
     sign = Sign(position=1, lag=0, jobs=0, requests=0)
     bus.show_life(sign)
     (tmp_path / "outbox").unlink()
-    with pytest.raises(FileReplaced, match="outbox was deleted"):
+    with pytest.raises(FileReplaced, match="outbox was deleted") as refused:
         bus.show_life(sign)
+    assert refused.value.hint == "The daemon rebuilds it from the journal when it starts again."
     await bus.close()
     outbox.close()
 

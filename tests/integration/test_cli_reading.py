@@ -15,7 +15,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from commands import Flyball, refused
+from commands import Flyball, invoke, refused
 from hashes import sha
 from recorded_run import KEY, recording, write_journal
 
@@ -376,6 +376,13 @@ def test_event_names_are_completed(run: Path) -> None:
     program = "from app.cli import main; main(prog_name='flyball')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
     assert done.stdout.split() == ["plain,MODEL_PROMOTED"]
+
+
+def test_commands_name_the_copy_of_a_lost_journal(tmp_path: Path) -> None:
+    copy = tmp_path / "journal.sqlite.rescued"
+    copy.touch()
+    for command in ("status", "doctor"):
+        refused(invoke(command, run=tmp_path), 3, f"mv {copy} {tmp_path / 'journal.sqlite'}")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from recorded_run import Recording, write_journal
 from tabular_backend import NAME
 
 from app.cli.group import main
+from app.cli.up import _check_journal
 from app.config import GAMES, PROFILES, NetworkSettings, RunSettings
 from app.config.loading import BadSettings
 from app.events import RunConfigured
@@ -73,6 +74,16 @@ def test_up_with_another_network_than_the_journal_is_refused(tmp_path: Path) -> 
     error = CliRunner().invoke(main, ["--run", str(tmp_path), "up", "--config", KEY])
     assert error.exit_code == 2
     assert "begun with network = tower (blocks = 4, channels = 32, squeeze_excite = False)" in error.stderr
+
+
+def test_up_warns_of_games_that_its_settings_leave_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Recording([])
+    run.add(RunConfigured(run_id="1", settings=SETTINGS.model_dump(mode="json")))
+    write_journal(tmp_path / "journal.sqlite", run.events)
+    _check_journal(tmp_path / "journal.sqlite", SETTINGS)
+    assert capsys.readouterr().err == ""
+    _check_journal(tmp_path / "journal.sqlite", RunSettings(configs=(GAMES["hex7_2p"],)))
+    assert f"WARNING: This run has played {KEY} until now" in capsys.readouterr().err
 
 
 def test_other_settings_and_configurations_may_change():
