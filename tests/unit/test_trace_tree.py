@@ -79,7 +79,7 @@ def test_the_tree_shows_times_around_the_event(capsys: pytest.CaptureFixture[str
     assert "▶ SELFPLAY_REQUESTED" in lines[2]
     assert "+0.0 ms" in lines[2]
     assert "+2000.0 ms" in lines[4]
-    assert "… 1 more effects" in lines[4]
+    assert "… 1 more effect" in lines[4]
     assert [node["level"] for node in trace_json(found)] == [0, 1, 2, 3]
 
 
