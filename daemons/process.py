@@ -23,7 +23,8 @@ from app.core import BROKER, FlyballError
 from app.engine import Engine, LocalEngine, python_module
 from app.engine.ray_engine import RayEngine
 from app.journal import DamagedDatabase, SqliteJournal, SqliteOutbox, SqliteStateStore
-from app.journal.database import FileReplaced, set_aside
+from app.journal.database import FileReplaced
+from app.journal.kept_files import set_aside
 from app.store import FileStore, open_store
 from app.telemetry import FAILED, configure
 from daemons import evaluation, quality_monitor, selfplay_worker, training
@@ -42,7 +43,7 @@ from daemons.run_folder import LostJournal, bus_endpoint, check_history
 from daemons.saved_state import known_record
 from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
-from daemons.upkeep import PAUSE_SECONDS, Program, Upkeep
+from daemons.upkeep import PAUSE_SECONDS, PeriodicCommand, Upkeep
 
 SHARED_JOBS: Mapping[str, SharedJobs] = {
     selfplay_worker.DAEMON.name: "selfplay",
@@ -113,12 +114,12 @@ def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
         access, settings = broker_access(loaded, clock), loaded.deployment.journal
         command = python_module("app.cli", "--run", str(folder.path.absolute()))
         archive = (*command, "journal", "archive", "--supervised", "--keep", str(settings.live_events))
-        archiving = Program("archiving", archive, folder.errors("archive"), clock)
+        archiving = PeriodicCommand("archiving", archive, folder.errors("archive"), clock)
         upkeep = Upkeep(journal, archiving, settings, clock)
         to_gib = str(KEPT_SHARE * loaded.deployment.store_gib)
         collect = (*command, "store", "gc", "--yes", "--supervised", "--grace-hours", "6", "--to-gib", to_gib)
         own = loaded.deployment.store is None  # another folder may hold other runs' blobs
-        room = Program(
+        room = PeriodicCommand(
             "making room in the store", collect if own else (), folder.errors("gc"), clock, wait_seconds=PAUSE_SECONDS
         )
 

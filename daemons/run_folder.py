@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from app.config import Deployment, RunFolder
 from app.core import FlyballError, derive_id
-from app.journal.database import OTHER_HISTORY
+from app.journal.kept_files import OTHER_HISTORY, rescued_copy
 from app.journal.state import saved_position
 
 MAX_SOCKET_PATH = 100
@@ -152,7 +152,7 @@ def check_history(folder: RunFolder) -> None:
     left = [*(folder.path / "archive").glob("*.segment")]
     left += [path for path in sorted((folder.path / "state").glob("*.sqlite")) if saved_position(path)]
     if left:
-        copy = next(folder.path.glob(f"{folder.journal.name}.rescued*"), "a copy")
+        copy = rescued_copy(folder.journal) or "a copy"
         raise LostJournal(
             f"{folder.journal} is missing, and {left[0]} belongs to the journal that was there.",
             hint=f"Put the journal back from {copy}. To begin another run, move state, outbox and archive away, too.",

@@ -293,7 +293,10 @@ class _Child:
                 code = await process.wait()
             finally:
                 last_line = stderr.close()
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if code < 0:
+            how = f"killed by {signal.Signals(-code).name}"
+        else:
+            how = "exit code unknown" if code == UNKNOWN_CODE else f"exit code {code}"
         return code, f"{last_line} ({how})" if last_line else how
 
     def _tell(self, what: What, reason: str = "", delay: float | None = None) -> None:

@@ -26,7 +26,7 @@ PAUSE_SECONDS = 600.0
 """Least time between two starts of a command."""
 
 
-class Program:
+class PeriodicCommand:
     """A command that is started now and then, at most every ten minutes.
 
     It has a low priority, and has to end when its stdin closes.
@@ -99,7 +99,9 @@ class Upkeep:
         clock: tells the time.
     """
 
-    def __init__(self, journal: SqliteJournal, archiving: Program, settings: JournalSettings, clock: Clock) -> None:
+    def __init__(
+        self, journal: SqliteJournal, archiving: PeriodicCommand, settings: JournalSettings, clock: Clock
+    ) -> None:
         self._journal, self._archiving = journal, archiving
         self._settings, self._clock, self._log = settings, clock, structlog.get_logger("broker")
         self._due = clock.monotonic()

@@ -25,6 +25,7 @@ from app.events.envelope import EPOCH
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
 from app.journal.history import last_settings, past_settings, voided_events
+from app.journal.kept_files import rescued_copy
 from app.status.status import READS, Board, Presence, ProcessEnd, Status, load_board
 from app.status.summary import show_time
 from app.telemetry import FAILED, last_records
@@ -132,11 +133,10 @@ def complaint(say: Say) -> Callable[[DeadLetter], None]:
 
 def no_run(folder: RunFolder) -> NotAJournal:
     """Return the error for a folder without a journal; its hint names the copy that a broker made of a lost one."""
-    copies = sorted(folder.path.glob(f"{folder.journal.name}.rescued*"))
-    hint = f"Put its journal back: mv {copies[0]} {folder.journal}" if copies else ""
-    return NotAJournal(
-        f"There is no run in {folder.path}.", hint=hint or "Name the folder of a run, or begin one: flyball up."
-    )
+    hint = "Name the folder of a run, or begin one: flyball up."
+    if copy := rescued_copy(folder.journal):
+        hint = f"Put its journal back: {shlex.join(('mv', str(copy), str(folder.journal)))}"
+    return NotAJournal(f"There is no run in {folder.path}.", hint=hint)
 
 
 @contextmanager

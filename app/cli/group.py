@@ -79,8 +79,7 @@ the settings or a named file. All other errors exit with 1.
 EXIT_CODES = {name: code for code, names in ERRORS.items() for name in names.split()}
 
 ADDED = {"ConfigNotNamed": "--config KEY"}
-"""What the same command with an option added mends, by the error's name. The errors themselves name no options, because
-the Python API raises them, too."""
+"""The option to add to the command after an error, by the error's name. Errors of the Python API name no options."""
 
 ODD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES})
 """Errors of a bad path, even when only its existence is checked."""
@@ -268,7 +267,7 @@ def main(ctx: click.Context, run_dir: Path, config_file: Path | None) -> None:
 
 
 whole_process = False
-"""Whether the command is all that this process does, unlike in a test."""
+"""The command is all that this process does, unlike in a test."""
 
 
 class _GoOn(BaseException):

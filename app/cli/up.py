@@ -161,7 +161,7 @@ def open_dashboard(settings: DashboardSettings, role: MachineRole | None) -> tup
 
 
 def _check_journal(file: Path, settings: RunSettings) -> None:
-    """Migrate an older journal; refuse damage and unfit settings.
+    """Migrate an older journal; refuse damage and unfit settings; warn of games that are left out.
 
     Otherwise the broker would fail at each restart.
     """
@@ -178,8 +178,8 @@ def _warn_of_games_left_out(earlier: RunSettings, settings: RunSettings) -> None
     """Warn of games that would no longer be played, because a start with another file's settings looks alike."""
     if left_out := sorted({config.key for config in earlier.configs} - {config.key for config in settings.configs}):
         click.echo(
-            f"WARNING: This run has played {', '.join(left_out)} until now, and these settings leave it out. "
-            "If that is not intended, stop, and name the file of its settings: flyball --config-file FILE",
+            f"WARNING: These settings leave out {', '.join(left_out)}, which this run has played until now. "
+            "If that is not intended, stop, and name the settings' file: flyball --config-file FILE",
             err=True,
         )
 
@@ -334,7 +334,7 @@ def _reporter(screen: Screen, stop: asyncio.Event) -> Callable[[ChildReport], No
         write: Any = log.error if report.what in ("failed", "hopeless", "killed") else log.info
         fields = asdict(report)
         write(f"{report.name} {report.what}", child=fields.pop("name"), **fields)
-        if report.name != FORK_SERVER or not is_usual(report):  # it is none of the run's daemons
+        if report.name != FORK_SERVER or not is_usual(report):  # which is no daemon of the run
             with _tolerant(stop.set):
                 screen.report(report)
 

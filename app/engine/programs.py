@@ -24,8 +24,8 @@ PYTHON_MODULE = (sys.executable, "-P", "-m")
 THREADS = "OMP_NUM_THREADS"
 THREAD_VARIABLES = (THREADS, "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
-UNKNOWN_CODE = 255
-"""Exit code of a forked program that outlived its fork server, so that nobody learns the true one."""
+UNKNOWN_CODE = 256
+"""Stands for the exit code of a forked program that outlived its fork server; no program can end with it."""
 
 NUMBER_BYTES = 4
 

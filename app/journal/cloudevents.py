@@ -21,7 +21,8 @@ from app.core import NAME_LENGTH, FlyballError
 from app.events.codec import decode
 from app.events.envelope import EPOCH, SEQUENCE_DIGITS
 from app.events.frames import Draft, Frame, FrameBuilder, Record, hash_id, seal, stored_in
-from app.journal.database import StorageError, sync
+from app.journal.database import StorageError
+from app.journal.kept_files import sync
 from app.journal.ports import JournalReader
 from app.journal.sqlite_journal import SqliteJournal
 

@@ -13,13 +13,13 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from shlex import quote
 from typing import Literal
 
 from app.core import FlyballError
 from app.journal.file_watch import FileWatch
+from app.journal.kept_files import RESCUED, sync, unused
 
 PAGE_BYTES = 8192
 CHECKPOINT_PAGES = 200
@@ -37,8 +37,6 @@ HEADER = b"SQLite format 3\0" + PAGE_BYTES.to_bytes(2, "big")
 WITHOUT_WAL = b"\1\1"
 """Next bytes of a backup; those of a file that had a WAL are 2 and 2 (https://sqlite.org/fileformat2.html)."""
 
-OTHER_HISTORY = ".other-history"
-"""Suffix of files that belong to another history of the journal, and are kept for inspection."""
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 LEAST_ROOM_BYTES = 64 << 10
@@ -272,14 +270,15 @@ class Database:
             Path(self._watch.wal).replace(unused(self.path.with_name(f"{self.path.name}-wal.lost")))
             Path(f"{self.path}-shm").unlink(missing_ok=True)
         kept = f"All that was acknowledged is in {copy}." if copy else "The latest transactions may be lost."
-        hint = f"Put {copy or 'the latest copy'} back as {self.path}, or accept the file that is there. Then start."
-        if not self._rescued:  # it is a daemon's own
+        if self._rescued:
+            hint = f"Put {copy or 'the latest copy'} back as {self.path}, or accept the file that is there. Then start."
+        else:
             hint = "The daemon rebuilds it from the journal when it starts again."
         raise FileReplaced(f"{touched.path} {touched.how} while this process wrote {self.path}. {kept}", hint=hint)
 
     def _rescue(self) -> Path | None:
         """Copy the open file beside its lost name; return the copy, None if it can't be written."""
-        copy = unused(self.path.with_name(f"{self.path.name}.rescued"))
+        copy = unused(self.path.with_name(f"{self.path.name}{RESCUED}"))
         try:
             with closing(sqlite3.connect(copy)) as target:
                 self.connection.backup(target)
@@ -490,23 +489,3 @@ def _has_room(path: Path) -> bool:
     except OSError:
         return True
     return found.f_bavail * found.f_frsize >= LEAST_ROOM_BYTES
-
-
-def unused(path: Path) -> Path:
-    """Return an unused path, by adding a number if necessary."""
-    numbered = (path.with_name(f"{path.name}.{number}") for number in count(2))
-    return path if not path.exists() else next(one for one in numbered if not one.exists())
-
-
-def set_aside(path: Path) -> Path:
-    """Rename a file of another history; return its new path."""
-    return path.rename(unused(path.with_name(path.name + OTHER_HISTORY)))
-
-
-def sync(path: Path) -> None:
-    """Make a file or the entries of a folder durable. Raises ``OSError``."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -28,8 +28,8 @@ from app.journal.database import (
     StorageFull,
     explained,
     open_read_only,
-    sync,
 )
+from app.journal.kept_files import sync
 from app.journal.queries import continued, open_header, open_record, rows_of, split, verified_rows
 
 BLOCK_RECORDS = 256

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from app.core import FlyballError
 from app.journal import state
-from app.journal.database import open_read_only, sync
+from app.journal.database import open_read_only
+from app.journal.kept_files import sync
 from app.journal.ports import Snapshot, StateKey
 from app.journal.segments import closed_file
 

@@ -24,9 +24,9 @@ from app.journal.database import (
     StorageError,
     explained,
     open_read_only,
-    set_aside,
     structural_damage,
 )
+from app.journal.kept_files import set_aside
 from app.journal.ports import Chunk, Snapshot
 from app.journal.segments import FOLDER, Archive, SegmentRow, foreign_segment
 from app.journal.snapshots import read_snapshot

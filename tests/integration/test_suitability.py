@@ -83,7 +83,7 @@ def test_up_warns_of_games_that_its_settings_leave_out(tmp_path: Path, capsys: p
     _check_journal(tmp_path / "journal.sqlite", SETTINGS)
     assert capsys.readouterr().err == ""
     _check_journal(tmp_path / "journal.sqlite", RunSettings(configs=(GAMES["hex7_2p"],)))
-    assert f"WARNING: This run has played {KEY} until now" in capsys.readouterr().err
+    assert f"WARNING: These settings leave out {KEY}" in capsys.readouterr().err
 
 
 def test_other_settings_and_configurations_may_change():

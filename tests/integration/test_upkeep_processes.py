@@ -30,7 +30,7 @@ from daemons.clock import SystemClock
 upkeep.EVENTS = 0
 folder = Path(sys.argv[1])
 journal, command = SqliteJournal(folder / "journal.sqlite"), (sys.executable, "-c", {CHILD!r}, str(folder / "up"))
-archiving = upkeep.Program("archiving", command, folder / "errors", SystemClock())
+archiving = upkeep.PeriodicCommand("archiving", command, folder / "errors", SystemClock())
 kept = upkeep.Upkeep(journal, archiving, JournalSettings(), SystemClock())
 kept.look()
 while not (folder / "up").exists():

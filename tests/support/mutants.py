@@ -13,8 +13,8 @@ checkout, the test that killed a mutant there comes first. An interrupted run co
 
 Bodies of functions are mutated, but no texts, logging, assertions, parameters' defaults, ``__repr__``, or kernels that
 numba compiles. A mutant is tested by tests that execute its statement: the fastest ones and some of each file, until
-one fails. It survives if none does, or if there is none. A test that fails without the mutant, too, does not count. A
-test that takes a minute fails. Processes that a test starts run the original code.
+one fails. It survives if none does, or if no test executes it. A test that fails without the mutant, too, does not
+count. A test that takes a minute fails. Processes that a test starts run the original code.
 
 Tests are imported once. Each mutant gets a fork of that process, where existing functions get the changed code.
 A mutant is void if its function then shares other variables with an outer function, because Python refuses that.

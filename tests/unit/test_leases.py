@@ -182,7 +182,7 @@ def test_resting_daemon_that_restarts_is_tried_and_recovers(staffed):
 
 @pytest.mark.parametrize("reason", ["error", "diverged", "bad_data"])
 def test_a_daemon_without_fault_goes_on(staffed, reason):
-    """Where all fail, the job is at fault. Resting would stop one machine after the other."""
+    """A job that fails everywhere is at fault itself. Resting would stop one machine after the other."""
     for _ in range(10):
         mine, other = staffed.request(KEY), staffed.request(OTHER_KEY)
         assert staffed.fail(mine, KEY, HERE, reason) == []

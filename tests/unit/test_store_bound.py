@@ -12,7 +12,7 @@ from app.replay.reachability import oldest
 from app.store import FileStore, StoredBlob
 from daemons.bounded_engine import LOOK_SECONDS, BoundedEngine
 from daemons.forecast import forecast
-from daemons.upkeep import PAUSE_SECONDS, Program
+from daemons.upkeep import PAUSE_SECONDS, PeriodicCommand
 
 
 async def test_full_store_takes_the_engines_capacity(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_program_starts_its_command_every_ten_minutes(tmp_path: Path) -> None:
     clock, started = StepClock(), tmp_path / "started"
     program = f"open({str(started)!r}, 'a').write('x')"
     command = (sys.executable, "-c", program)
-    kept = Program("making room", command, tmp_path / "errors", clock, wait_seconds=PAUSE_SECONDS)
+    kept = PeriodicCommand("making room", command, tmp_path / "errors", clock, wait_seconds=PAUSE_SECONDS)
     for _ in range(2):
         kept.look()
         assert kept.child is None
@@ -54,7 +54,7 @@ def test_program_starts_its_command_every_ten_minutes(tmp_path: Path) -> None:
     assert started.read_text() == "x"
     kept.close()
     clock = StepClock()
-    kept = Program("making room", (), tmp_path / "errors", clock)
+    kept = PeriodicCommand("making room", (), tmp_path / "errors", clock)
     clock.seconds += 1e9
     kept.look()
     assert kept.child is None

@@ -15,7 +15,7 @@ from app.journal.archiving import archive
 from app.journal.ports import Snapshot
 from app.journal.snapshots import write_snapshot
 from daemons import upkeep
-from daemons.upkeep import LOOK_SECONDS, PAUSE_SECONDS, Program, Upkeep
+from daemons.upkeep import LOOK_SECONDS, PAUSE_SECONDS, PeriodicCommand, Upkeep
 
 
 @pytest.fixture
@@ -25,9 +25,9 @@ def journal(tmp_path: Path):
         yield journal
 
 
-def archiving(journal: SqliteJournal, program: str, clock: StepClock) -> Program:
+def archiving(journal: SqliteJournal, program: str, clock: StepClock) -> PeriodicCommand:
     errors = journal.archive.folder.with_name("logs") / "archive.stderr"
-    return Program("archiving", (sys.executable, "-c", program), errors, clock)
+    return PeriodicCommand("archiving", (sys.executable, "-c", program), errors, clock)
 
 
 def keeper(journal: SqliteJournal, program: str, clock: StepClock, **settings: float) -> Upkeep:
