@@ -272,8 +272,16 @@ def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         (("hearts_4p", "--set", "network.obs_dim=3"), 2, "hearts_4p has 270"),
         (("tic_tac_toe_2p", "--set", "env.reward_mode=shaped"), 2, "rewarded at its end"),
         (("tic_tac_toe_2p", "--set", 'training.eval_opponent="heuristic"'), 2, "no bot 'heuristic'"),
-        (("hearts_4p", "--set", "collection.opponents={bob=1.0}"), 2, "collection.opponents: hearts_4p has no bot"),
-        (("hearts_4p", "--start", "bc", "--set", "cloning.teacher=bob"), 2, "cloning.teacher: hearts_4p has no bot"),
+        (
+            ("hearts_4p", "--set", "collection.opponents={bob=1.0}"),
+            2,
+            "collection.opponents: hearts_4p has no bot 'bob'",
+        ),
+        (
+            ("hearts_4p", "--start", "bc", "--set", "cloning.teacher=bob"),
+            2,
+            "cloning.teacher: hearts_4p has no bot 'bob'",
+        ),
         (("hearts_4p", "--start", "bc", "--set", "cloning.experience=no.jsonl"), 2, "no.jsonl cannot be read"),
     ],
 )
@@ -358,7 +366,10 @@ def test_search_is_chosen_for_a_run_or_by_the_configuration(tmp_path: Path) -> N
     ("values", "complaint"),
     [
         ({"backend": "search", "ppo.gamma": 0.9}, r"ppo.gamma is a setting of backend policy_gradient"),
-        ({"backend": "policy_gradient", "search.simulations": 8}, r"search.simulations is a setting of backend search"),
+        (
+            {"backend": "policy_gradient", "search.simulations": 8},
+            r"search.simulations is a setting of backend search, and this run has",
+        ),
         ({"backend": "serch"}, r"backends policy_gradient and search only; .* 'serch'"),
         ({"backend": "search", "search.simulations": 1}, r"search.simulations.*greater than or equal to 2"),
         ({"backend": "search", "search.simulation": 8}, r"Unknown setting 'search.simulation'"),

@@ -41,7 +41,11 @@ def test_all_known_configurations_can_be_played():
         (KEY, {"builtins": ("random", "heuristic")}, "tic_tac_toe has no such player"),
         (KEY, {"backend": "policy_gradint"}, "Did you mean policy_gradient?"),
         (KEY, {"backend": "no_such_module:MINE"}, "The module has to be installed, or lie beside flyball.toml"),
-        (KEY, {"backend": "broken_backends:CROWDED"}, "has 2 players, and broken_backends:CROWDED plays tic_tac_toe"),
+        (
+            KEY,
+            {"backend": "broken_backends:CROWDED"},
+            "has 2 players, and broken_backends:CROWDED plays tic_tac_toe with 3",
+        ),
         (KEY, {"backend": "broken_backends:CROWDED"}, "with 3"),
         (KEY, {"backend": "broken_backends:BOTLESS"}, "has 'random' among its builtins"),
     ],

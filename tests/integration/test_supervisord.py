@@ -34,7 +34,7 @@ exec sleep 1000
 
 
 class Supervisord:
-    """A running supervisord. Attributes: run: the run folder."""
+    """A running supervisord; ``run`` is the run folder."""
 
     def __init__(self, run: Path, config: Path, environment: dict[str, str]) -> None:
         self.run, self._config, self._environment = run, config, environment

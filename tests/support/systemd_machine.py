@@ -100,7 +100,7 @@ def _cgroup2() -> Path | None:
 
 
 class Machine:
-    """A running machine. Attributes: pid: process id of its systemd, as this machine sees it."""
+    """A running machine; ``pid`` is the process id of its systemd, as this machine sees it."""
 
     def __init__(self, name: str, pid: int) -> None:
         self.name, self.pid = name, pid

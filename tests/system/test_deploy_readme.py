@@ -43,7 +43,7 @@ def test_settings_of_the_page_can_be_loaded(tmp_path: Path) -> None:
 
 
 class Cluster:
-    """Three machines, and the keys that commands have printed. Attributes: machines: by name."""
+    """Three machines, by name, and the keys that commands have printed."""
 
     def __init__(self, machines: dict[str, Machine]) -> None:
         self.machines = machines

@@ -8,8 +8,16 @@ from pydantic import ValidationError
 @pytest.mark.parametrize(
     ("part", "values", "said"),
     [
-        ("stall", {"boost": 2.0, "boost_cap": 1.5}, "boost_cap 1.5 must not lie below boost 2: raise boost_cap, or"),
-        ("quality", {"lift_at": 0.3}, "lift_at 0.3 must lie above penalty_below 0.3: raise lift_at, or lower penalty"),
+        (
+            "stall",
+            {"boost": 2.0, "boost_cap": 1.5},
+            "boost_cap 1.5 must not lie below boost 2: raise boost_cap, or lower",
+        ),
+        (
+            "quality",
+            {"lift_at": 0.3},
+            "lift_at 0.3 must lie above penalty_below 0.3: raise lift_at, or lower penalty_below",
+        ),
         ("intensity", {"reduced": 0.7}, "normal 0.65 must not lie below reduced 0.7"),
         ("intensity", {"hot_path": 0.7}, "hot_path 0.7 must not lie below accelerated 0.8"),
         ("learning_rate", {"minimum": 1.0}, "maximum 0.001 must not lie below minimum 1"),
