@@ -85,7 +85,7 @@ def test_decision_record_has_two_pages_and_is_listed(page):
     assert len(lines) <= 90
     number, title = re.fullmatch(r"# ADR-(\d+): (.+)", lines[0]).groups()
     assert f"- [{number}]({page.name}) {title}\n" in (ROOT / "ADR" / "README.md").read_text(encoding="utf-8")
-    assert {"## Context", "## Outcome", "## Confirmation"} <= set(lines)
+    assert {"## Context", "## Decision", "## Confirmation"} <= set(lines)
 
 
 @pytest.mark.parametrize("page", MEASURED, ids=lambda page: page.name)
