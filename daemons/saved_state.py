@@ -130,7 +130,7 @@ REBUILD = "rebuild "
 
 PROGRESS_KEY: RowKey = ("rebuild", "progress")
 KNOWN_KEY: RowKey = ("cursor", "known")
-"""Row with the latest record of the journal that the daemon knows of (ADR-052)."""
+"""Row with the latest record of the journal that the daemon knows of (ADR-021)."""
 
 
 class Progress(Row, frozen=True):
