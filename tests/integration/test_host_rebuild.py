@@ -1,4 +1,4 @@
-"""Rebuilt state: after losses, version changes and voided events (ADR-020, ADR-021)."""
+"""Rebuilt state: after losses, version changes and voided events (ADR-007, ADR-005)."""
 
 import asyncio
 import json
