@@ -1,1 +1,1 @@
-"""Flyball: self-play reinforcement learning that runs itself. ADR-005 explains the layers."""
+"""Flyball: self-play reinforcement learning that runs itself. ADR-003 explains the layers."""

@@ -42,7 +42,7 @@ OUTSIDERS: Mapping[str, frozenset[type[Payload]]] = {
 
 TERMINAL: Mapping[type[Payload], str] = {
     events.AccessRefused: "people read it",
-    events.DaemonHeartbeat: "the status reads it in older journals; signs of life are not recorded any more (ADR-038)",
+    events.DaemonHeartbeat: "the status reads it in older journals; signs of life are not recorded any more (ADR-009)",
     events.EventVoided: "every daemon's host skips the voided event, and people read it",
     events.NodeDegraded: "the scheduler, which emits it, pauses the worker; the status shows it",
     events.NodeRecovered: "the scheduler, which emits it, resumes requests to the worker; the status shows it",

@@ -4,7 +4,7 @@ The distributor verifies each new current model in the store, and deletes supers
 
 It may run on every node. The one on the head, where the broker is, verifies the model in the store, and deletes. Its
 MODEL_DISTRIBUTED lets the loop go on. The others then bring the model into their node's cache and acknowledge that by
-MODEL_CACHED, for which nothing waits (ADR-043).
+MODEL_CACHED, for which nothing waits (ADR-012).
 
 Work that fails may have met a model that was damaged since its distribution, so the head then verifies the current
 model again. If the store has lost it, the next attempt looks for the latest champion that can be read, and the

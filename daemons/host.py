@@ -1,4 +1,4 @@
-"""The daemon host, which runs a daemon's reducers and jobs (ADR-002).
+"""The daemon host, which runs a daemon's reducers and jobs (ADR-001).
 
 The conclusions from a batch of events are published before the new state is saved. A daemon killed in between folds
 the batch again and derives conclusions with the same ids, which the broker already knows.

@@ -1,4 +1,4 @@
-"""Leases of inspections, trainings and evaluations to one of several daemons (ADR-039).
+"""Leases of inspections, trainings and evaluations to one of several daemons (ADR-010).
 
 All daemons of a kind fold the same events, and derive the same leases from them, so no event assigns a job. The most
 urgent job without a lease goes to the least busy daemon that is ready. The lease ends with the job, or when its daemon

@@ -1,4 +1,4 @@
-"""The monitoring daemon (ADR-049).
+"""The monitoring daemon (ADR-036).
 
 The daemon answers Prometheus, sends events to webhooks, and exports traces. It publishes nothing, and no decision
 depends on it.

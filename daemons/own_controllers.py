@@ -1,4 +1,4 @@
-"""Controllers of the user's own, which the settings name (ADR-030)."""
+"""Controllers of the user's own, which the settings name (ADR-033)."""
 
 import sys
 from collections.abc import Iterable

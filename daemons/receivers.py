@@ -1,4 +1,4 @@
-"""Delivery of events to outside receivers (ADR-049).
+"""Delivery of events to outside receivers (ADR-036).
 
 The receivers are webhooks and a collector of traces.
 

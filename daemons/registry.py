@@ -1,4 +1,4 @@
-"""The registry of daemons (ADR-009). Each daemon's file describes it as ``DAEMON``."""
+"""The registry of daemons (ADR-003). Each daemon's file describes it as ``DAEMON``."""
 
 from collections.abc import Mapping
 from dataclasses import replace

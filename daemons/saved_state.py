@@ -1,4 +1,4 @@
-"""A daemon's saved state, and its migration from another version (ADR-021).
+"""A daemon's saved state, and its migration from another version (ADR-005).
 
 Saved rows of another version are recognised by their schemas. Readable rows are carried over, so a reducer that changes
 the meaning of a field must rename the field. Otherwise the rows are rebuilt from the journal. The position up to which
@@ -130,7 +130,7 @@ REBUILD = "rebuild "
 
 PROGRESS_KEY: RowKey = ("rebuild", "progress")
 KNOWN_KEY: RowKey = ("cursor", "known")
-"""Row with the latest record of the journal that the daemon knows of (ADR-052)."""
+"""Row with the latest record of the journal that the daemon knows of (ADR-005)."""
 
 
 class Progress(Row, frozen=True):

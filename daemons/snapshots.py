@@ -1,4 +1,4 @@
-"""Taking snapshots of all reducers' rows (ADR-045).
+"""Taking snapshots of all reducers' rows (ADR-006).
 
 The rows are folded from the journal, beside the broker.
 """

@@ -1,6 +1,6 @@
 """Upkeep of journal and store beside a running broker.
 
-The journal is archived, and snapshots are taken (ADR-045). A store near its bound loses what nothing needs (ADR-054).
+The journal is archived, and snapshots are taken (ADR-006). A store near its bound loses what nothing needs (ADR-012).
 """
 
 import subprocess

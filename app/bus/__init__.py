@@ -1,6 +1,6 @@
 """The bus: durable publishing, delivery by position, over ZeroMQ.
 
-Guarantees (ADR-003; each has a test that names it):
+Guarantees (ADR-004; each has a test that names it):
 
 - acknowledged: the event survives kill -9 of any process, and a loss of power;
 - total order: positions are assigned once, without gaps, and every subscriber sees the events in their order;

@@ -1,7 +1,7 @@
 """The broker: one process, one thread, one socket.
 
 Each turn of its loop receives waiting messages, writes one transaction, acknowledges, and delivers. A separate
-commit thread cost 30% of the throughput in a prototype (ADR-003).
+commit thread cost 30% of the throughput in a prototype (ADR-004).
 """
 
 import os
@@ -45,7 +45,7 @@ class Broker:
         limits: see ``BrokerLimits``.
         on_tick: returns the broker's own events (the clock's ticks), given the time; called every ``tick_s`` seconds.
         tick_s: seconds between ticks.
-        access: the keys that are admitted (ADR-037); None admits every local client.
+        access: the keys that are admitted (ADR-008); None admits every local client.
         write: returns the broker's own facts (refusals, lost daemons) as events, given the time; None drops the facts.
         on_loop: called every turn of the loop, at least four times a second.
         give_up: polled during construction; once True, the start is cut short. Then only call ``close``, or ``run``

@@ -1,4 +1,4 @@
-"""The broker's table of living and lost daemons; pure (ADR-038).
+"""The broker's table of living and lost daemons; pure (ADR-009).
 
 Daemons publish when they start, are ready, and stop. In between they send signs of life, which are not recorded. Only
 changes become events: NODE_LOST and NODE_RETURNED. An occasional ROLL_CALL repeats the table, so that a restarted

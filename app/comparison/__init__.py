@@ -1,4 +1,4 @@
-"""Comparisons of arms on real games (ADR-036).
+"""Comparisons of arms on real games (ADR-021).
 
 The real loop runs in one process, in virtual time.
 """

@@ -10,7 +10,7 @@ from app.config.base import Settings
 
 
 class DashboardSettings(Settings):
-    """Address and access of the dashboard (ADR-047).
+    """Address and access of the dashboard (ADR-035).
 
     Paths are relative to the settings' folder.
     """

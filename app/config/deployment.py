@@ -41,7 +41,7 @@ LEAST_BEATS = 2
 class KeySettings(Settings):
     """Files and keys for a bus that other machines can reach.
 
-    See ADR-037. Paths are relative to the settings' folder.
+    See ADR-008. Paths are relative to the settings' folder.
     """
 
     secret: Path | None = Field(None, description="file of this machine's secret key: flyball keys new")
@@ -72,7 +72,7 @@ class JobProcesses(Settings):
 
 
 class JournalSettings(Settings):
-    """Limits of the journal's file and of its archive (ADR-045)."""
+    """Limits of the journal's file and of its archive (ADR-006)."""
 
     live_events: int = Field(
         250_000,
@@ -85,7 +85,7 @@ class JournalSettings(Settings):
 
 
 class TextSettings(Settings):
-    """Servers that generate the text of backend ``language`` (ADR-051)."""
+    """Servers that generate the text of backend ``language`` (ADR-031)."""
 
     servers: tuple[str, ...] = Field(
         (), description="addresses of vLLM servers, such as http://127.0.0.1:8000; none: the jobs generate themselves"

@@ -226,7 +226,7 @@ class SchedulerSettings(Settings):
 
 
 class NodeSettings(OrderedSettings):
-    """Pauses and quarantine of workers (ADR-019)."""
+    """Pauses and quarantine of workers (ADR-010)."""
 
     ascending = (("pause_seconds", "longest_pause_seconds"), ("quarantine_seconds", "longest_quarantine_seconds"))
 
@@ -246,7 +246,7 @@ class TriggerSettings(OrderedSettings):
     """Rows that start a training, as multiples of ``rows_per_training``, by intensity.
 
     By default good data does not start a training sooner. Only rows of the current model are trained on; rows played
-    during a training and its evaluations are lost, and many small trainings lose more of them (measured, ADR-012).
+    during a training and its evaluations are lost, and many small trainings lose more of them (measured, ADR-020).
     """
 
     ascending = (("hot_path", "accelerated", "normal", "reduced"), ("pause_seconds", "longest_pause_seconds"))

@@ -29,7 +29,7 @@ def _games(count: int, openings: int = 0) -> SelfplaySettings:
 
 
 def _searched(key: str, game: str, games: int, openings: int, **settings: Any) -> GameConfig:
-    """Return a two-player board game that learns from searches (ADR-032).
+    """Return a two-player board game that learns from searches (ADR-028).
 
     The rules are our own. The search finds what chance would not, so it needs few positions a move; random openings
     keep the games different.
@@ -47,7 +47,7 @@ def _searched(key: str, game: str, games: int, openings: int, **settings: Any) -
 
 
 def _told(key: str, game: str, openings: int, builtins: tuple[BotName, ...] = (RANDOM,), **language: Any) -> GameConfig:
-    """Return a game that a language model plays as text (ADR-051).
+    """Return a game that a language model plays as text (ADR-031).
 
     The game is small enough for two cores. A game's answers share one reward, so a step in the right direction takes
     many games.
@@ -70,7 +70,7 @@ def _told(key: str, game: str, openings: int, builtins: tuple[BotName, ...] = (R
 def _diplomacy(
     key: str, game: str, *, players: int, bots: tuple[BotName, ...], games: int, **language: Any
 ) -> GameConfig:
-    """Return a Diplomacy variant that a language model plays (ADR-051).
+    """Return a Diplomacy variant that a language model plays (ADR-031).
 
     The game is played as text. A lineup consists of whole rotations, and the games of a lineup are a group. So the size
     of a group is a multiple of the number of players.

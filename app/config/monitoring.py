@@ -1,4 +1,4 @@
-"""Settings of metrics, traces and notifications (ADR-049).
+"""Settings of metrics, traces and notifications (ADR-036).
 
 Metrics, traces and notifications leave a run for the operator's tools.
 """

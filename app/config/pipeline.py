@@ -294,7 +294,7 @@ _TUNED_PPO: dict[ConfigKey, dict[str, Any]] = {
         "cloning.games_per_round": 128,
     },
 }
-"""Settings of PPO found by experiments (ADR-015). Other games whose configuration learns by PPO have the settings of
+"""Settings of PPO found by experiments (ADR-029). Other games whose configuration learns by PPO have the settings of
 the daemons."""
 
 

@@ -1,4 +1,4 @@
-"""Quarantine of workers whose shards are worse than other workers' (ADR-019).
+"""Quarantine of workers whose shards are worse than other workers' (ADR-010).
 
 A worker is compared with others on the same configuration, because a fault that all of them show is the
 configuration's. A worker is put into quarantine

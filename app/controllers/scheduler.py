@@ -3,8 +3,8 @@
 A configuration wants games while its current model lacks fresh rows. Its priority is its curriculum weight (velocity,
 data deficit, quality), raised by staleness and by the uncertainty of its rating, within bounds whose ratio is the
 starvation floor. A quality penalty stretches the time between its requests. Workers announce their capacity when they
-are ready. The broker says which workers are lost (ADR-038); their requests are repeated. A worker with several failed
-requests in a row pauses, and is tried again later (ADR-019). A request's opponents are drawn from the matchmaking of
+are ready. The broker says which workers are lost (ADR-009); their requests are repeated. A worker with several failed
+requests in a row pauses, and is tried again later (ADR-010). A request's opponents are drawn from the matchmaking of
 its model.
 """
 

@@ -1,4 +1,4 @@
-"""Access to the dashboard, for reading and for actions (ADR-047).
+"""Access to the dashboard, for reading and for actions (ADR-035).
 
 A request is refused for a foreign Host, against DNS rebinding, and for a foreign Origin, against forged requests.
 Writing needs the token, in a header or as a session's cookie; so does reading, once other machines can reach the

@@ -1,4 +1,4 @@
-"""The fork server: forks programs that begin with everything imported (ADR-056).
+"""The fork server: forks programs that begin with everything imported (ADR-011).
 
 ``flyball up`` forks the first server from itself, once it has imported the modules and before it opens anything
 (``begin``). A later one is ``python -m app.engine.fork_server MODULE...``, whose stdin is its channel. A request in the

@@ -1,4 +1,4 @@
-"""The engine that runs jobs on a Ray cluster (ADR-041). Needs ``flyball[ray]``.
+"""The engine that runs jobs on a Ray cluster (ADR-011). Needs ``flyball[ray]``.
 
 A job is a Ray task that yields its frames. Ray runs it only once; ``scatter`` decides whether it is tried again, as
 with every engine. Specs and frames travel as JSON, so that nothing of ours is unpickled.

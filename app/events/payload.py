@@ -161,7 +161,7 @@ Purpose = Literal["rating", "gate"] | Reason
 LeagueRole = Literal["recent", "anchor", "elite", "lasting"]
 """Reason for a checkpoint to be in the league; all but recent ones stay for ever.
 
-The newest two with the role ``lasting`` are the anchors that every model is rated against (ADR-017).
+The newest two with the role ``lasting`` are the anchors that every model is rated against (ADR-018).
 """
 
 Category = Literal["mirror", "peers", "exploitable", "baselines", "prioritised"]

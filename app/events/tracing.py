@@ -1,4 +1,4 @@
-"""Trace context of events, after W3C Trace Context (ADR-049).
+"""Trace context of events, after W3C Trace Context (ADR-036).
 
 Nothing is added to an event. Its trace id is its correlation id, and its span id is the beginning of its own id, so
 ``flyball trace`` finds the event of either. Whoever publishes an event because of a trace of another program gives

@@ -1,4 +1,4 @@
-"""Archiving: old records move from the journal into segments (ADR-045).
+"""Archiving: old records move from the journal into segments (ADR-006).
 
 A process beside the broker writes the segments, because reading and compressing take seconds. The journal's writer
 takes each complete segment over, and deletes the live records then. Until that moment the live records are the journal,

@@ -1,4 +1,4 @@
-"""Segments: closed, immutable files of archived records (ADR-045).
+"""Segments: closed, immutable files of archived records (ADR-006).
 
 A segment is a SQLite file. A row of its table ``blocks`` holds up to 256 records, headers and bodies compressed apart,
 so that a selection by type decompresses headers only. The file's name has its positions and its SHA-256. The journal's

@@ -1,4 +1,4 @@
-"""Snapshots: reducers' rows at a position (ADR-045).
+"""Snapshots: reducers' rows at a position (ADR-006).
 
 A daemon without state begins from a snapshot. A snapshot is a file in the archive's folder. It is a cache: a snapshot
 that is missing, damaged or of another journal is skipped, and the rows are folded from an earlier position.

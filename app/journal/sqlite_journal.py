@@ -198,7 +198,7 @@ class SqliteJournal(_JournalTables):
     """The one writer of a journal file.
 
     Opening creates a missing file and migrates an older format. It checks the structure of the file, the latest
-    records, and all rows of the other tables (ADR-021). Opening raises ``DamagedRecord``, or what ``Database`` raises.
+    records, and all rows of the other tables (ADR-005). Opening raises ``DamagedRecord``, or what ``Database`` raises.
 
     Once ``append`` returns, its records survive kill -9 and a loss of power. Every row has a checksum, and a damaged
     row is refused.

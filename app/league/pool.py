@@ -3,7 +3,7 @@
 Two ratings are comparable only if they follow from one fit of games that are all remembered. So an agent stays in the
 pool as long as it may be rated again, and all its members are rated together. The games of all other agents are
 forgotten. Most are games of candidates, which are trained against their predecessors and beat them by more than they
-gain on other agents; these games would stretch the scale with each generation (ADR-017).
+gain on other agents; these games would stretch the scale with each generation (ADR-018).
 
 Learned models are rated by their games against each other. A bot beats any model now and then, because of openings and
 noise, so a bot's games count only against models against which it scores a tenth or more. These games place the bot
@@ -22,7 +22,7 @@ from app.league.ratings import Estimate, RatingPrior, Ratings
 from app.league.totals import PairTotals, total
 
 CANDIDATES = 2  # newly rated models that may still be promoted: one, and another requested before its verdict
-MISFIT = 0.03  # standard deviation of a pair's true score about the fit; round robins showed 0.02 to 0.05 (ADR-017)
+MISFIT = 0.03  # standard deviation of a pair's true score about the fit; round robins showed 0.02 to 0.05 (ADR-018)
 PRIOR = RatingPrior(deviation=1600.0)  # so wide that it does not pull strong models towards the random bot
 SATURATED = 0.9  # mean score beyond which games against a bot say almost nothing
 OUT_OF_REACH = 0.98  # mean score beyond which they say only who is stronger

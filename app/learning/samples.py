@@ -165,7 +165,7 @@ def oriented(samples: Samples, symmetries: Sequence[Symmetry], generator: torch.
     the action as it was played, because the action was drawn in the original. PPO's ratio is then the importance weight
     of the image, and its clip lets the policy approach an image until it treats the image like the original. So the KL
     divergence of an update includes the policy's asymmetry. The policy's own log-probability of the image would hide
-    the asymmetry, and makes policies collapse (ADR-022).
+    the asymmetry, and makes policies collapse (ADR-027).
     """
     if not symmetries:
         return samples

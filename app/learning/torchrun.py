@@ -1,4 +1,4 @@
-"""Training by several processes of this machine, started by ``torchrun`` (ADR-044).
+"""Training by several processes of this machine, started by ``torchrun`` (ADR-026).
 
 The work and its result travel in pickles, as between the processes of ``multiprocessing``. They lie in a folder that
 only its owner can read, and the program that reads them is started here. Ranks find each other by files in that folder,

@@ -1,4 +1,4 @@
-"""Closed-loop simulation: real controllers, a modelled cluster, virtual time (ADR-012)."""
+"""Closed-loop simulation: real controllers, a modelled cluster, virtual time (ADR-020)."""
 
 from app.simulation.arms import ALL, ARMS, NONE, arm_settings, arms_of, daemons_of_arm
 from app.simulation.comparing import ArmSummary, Interval, Task, plot, run_tasks, summarise

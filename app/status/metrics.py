@@ -1,4 +1,4 @@
-"""The metrics of a run for Prometheus, and their values (ADR-049).
+"""The metrics of a run for Prometheus, and their values (ADR-036).
 
 Names and units follow https://prometheus.io/docs/practices/naming/. No label has an id of an event, model or shard,
 because Prometheus keeps a series for every value. An unknown value has no sample, because 0 would be a claim.

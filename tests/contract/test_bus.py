@@ -114,7 +114,7 @@ async def test_a_live_subscriber_gets_each_event_once_and_in_order(bus):
 
 
 async def test_all_subscribers_see_the_same_order_whenever_they_came(bus):
-    """Guarantee (ADR-003): total order."""
+    """Guarantee (ADR-004): total order."""
     async with bus.subscribe(after=0) as early, asyncio.TaskGroup() as group:
         for who in ("a", "b", "c"):
             group.create_task(publish_slowly(bus, who, 20))

@@ -162,7 +162,7 @@ def damage(path, table_change):
     ],
 )
 def test_damage_is_refused_loudly_and_names_the_position(tmp_path, change):
-    """Guarantee (ADR-003): damage is refused loudly."""
+    """Guarantee (ADR-004): damage is refused loudly."""
     damage(tmp_path / "j.db", change)
     reader = SqliteJournalReader(tmp_path / "j.db")
     with pytest.raises(DamagedRecord, match="position 2"):

@@ -1,4 +1,4 @@
-"""Archived and live records form one sequence, also during archiving (ADR-045)."""
+"""Archived and live records form one sequence, also during archiving (ADR-006)."""
 
 import os
 import shutil
@@ -193,7 +193,7 @@ with closing(SqliteJournal(path)) as journal:
 
 @pytest.mark.parametrize("lines", [1, 2, 5, 9, 14])
 def test_kill_9_while_archiving_loses_nothing(tmp_path: Path, lines: int) -> None:
-    """Guarantee (ADR-045): a crash at any point loses nothing. Archiving again completes what the crash interrupted."""
+    """Guarantee (ADR-006): a crash at any point loses nothing. Archiving again completes what the crash interrupted."""
     path, expected = tmp_path / "journal.sqlite", records(1000)
     with closing(SqliteJournal(path)) as journal:
         journal.append(expected)

@@ -132,7 +132,7 @@ def test_verifying_while_a_broker_writes_finds_no_damage(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("table", [*TABLES, "sqlite_schema"])
 def test_flips_are_found_or_change_nothing(table: str, sound: Path, tmp_path: Path) -> None:
-    """Guarantee (ADR-021): a flipped bit of any table is detected."""
+    """Guarantee (ADR-005): a flipped bit of any table is detected."""
     file, before = tmp_path / "journal.sqlite", content(sound)
     used = used_bytes(sound, table)
     found = 0

@@ -131,7 +131,7 @@ def test_a_foreign_file_is_refused_and_left_alone(tmp_path, opener):
 
 
 def test_a_commit_waits_for_the_disk(journal):
-    """Guarantee (ADR-003): acknowledged events survive a loss of power."""
+    """Guarantee (ADR-004): acknowledged events survive a loss of power."""
     settings = [
         journal._db.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
     ]

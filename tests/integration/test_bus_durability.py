@@ -36,7 +36,7 @@ def bodies(folder):
 
 
 async def test_acknowledged_events_survive_kill_9_of_the_broker(tmp_path):
-    """Guarantee (ADR-003): what is acknowledged survives kill -9."""
+    """Guarantee (ADR-004): what is acknowledged survives kill -9."""
     acknowledged = {}
     bus = ZmqBus(address(tmp_path), producer="witness", deadline_s=60)
 

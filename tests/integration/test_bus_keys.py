@@ -1,4 +1,4 @@
-"""Mitigations of the bus's threat model, each against a real attempt (ADR-037)."""
+"""Mitigations of the bus's threat model, each against a real attempt (ADR-008)."""
 
 import asyncio
 import struct

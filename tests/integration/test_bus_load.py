@@ -13,7 +13,7 @@ from app.journal.memory import MemoryJournal
 
 
 def test_four_publishers_at_once_are_recorded_once_in_order(tmp_path):
-    """Guarantee (ADR-003): total order, which keeps the order of each producer."""
+    """Guarantee (ADR-004): total order, which keeps the order of each producer."""
     count = 8_000
     with (
         broker_process(tmp_path),
@@ -40,7 +40,7 @@ def test_four_publishers_at_once_are_recorded_once_in_order(tmp_path):
 
 
 def test_subscriber_stopped_under_load_gets_events_once_in_order(tmp_path):
-    """Guarantee (ADR-003): delivery at least once, in order, however slow the subscriber."""
+    """Guarantee (ADR-004): delivery at least once, in order, however slow the subscriber."""
     count = 10_000
     with (
         broker_process(tmp_path),

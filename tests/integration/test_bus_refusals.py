@@ -277,7 +277,7 @@ def test_the_watchdog_is_called_while_nothing_happens(journal, tmp_path):
 
 
 async def test_damaged_record_fails_its_subscriber_and_no_other(tmp_path):
-    """Guarantee (ADR-003): damage is refused loudly."""
+    """Guarantee (ADR-004): damage is refused loudly."""
     journal = SqliteJournal(tmp_path / "journal.db")
     with broker_thread(journal, address(tmp_path)) as broker:
         bus = ZmqBus(broker.endpoint, producer="p")

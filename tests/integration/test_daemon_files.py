@@ -31,7 +31,7 @@ def flipped(sound: bytes, at: int) -> bytes:
 
 @pytest.mark.parametrize(("kind", "fill"), [(SqliteStateStore, state), (SqliteOutbox, outbox)], ids=["state", "outbox"])
 def test_flips_are_found_or_change_nothing(tmp_path, kind, fill, capsys):
-    """Guarantee (ADR-021): a daemon never starts from damaged files."""
+    """Guarantee (ADR-005): a daemon never starts from damaged files."""
     path = tmp_path / "file.sqlite"
     fill(path)
     sound, store = path.read_bytes(), kind(path)

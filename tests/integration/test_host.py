@@ -1,4 +1,4 @@
-"""The daemon host publishes before it saves, and counts nothing twice (ADR-002). It retries lost jobs, and drains."""
+"""The daemon host publishes before it saves, and counts nothing twice (ADR-001). It retries lost jobs, and drains."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Rebuilt state: after losses, version changes and voided events (ADR-020, ADR-021)."""
+"""Rebuilt state: after losses, version changes and voided events (ADR-007, ADR-005)."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ def of_another_version(states: MemoryStateStore) -> None:
 
 @pytest.mark.parametrize("lost", [False, True], ids=["of another version", "lost"])
 async def test_a_rebuild_comes_to_the_same_and_decides_nothing(lost, capsys):
-    """Guarantee (ADR-002): state is a fold over the journal."""
+    """Guarantee (ADR-001): state is a fold over the journal."""
     stage, states = Stage(), MemoryStateStore()
     await stage.configure()
     await stage.until(DaemonReady, stage.host("training_trigger", states))

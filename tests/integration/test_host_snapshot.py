@@ -1,4 +1,4 @@
-"""Daemons without state begin at a snapshot (ADR-045). The result equals a fold of the whole journal."""
+"""Daemons without state begin at a snapshot (ADR-006). The result equals a fold of the whole journal."""
 
 from collections.abc import Iterator
 from contextlib import closing

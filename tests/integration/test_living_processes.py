@@ -1,4 +1,4 @@
-"""Names of real processes on the bus, and reports of loss (ADR-038).
+"""Names of real processes on the bus, and reports of loss (ADR-009).
 
 One process has a name, and others wait for it. A killed process is reported as lost.
 """

@@ -1,6 +1,6 @@
 """A journal that is not the one that a program has followed.
 
-It was restored from an older copy, or exchanged (ADR-052).
+It was restored from an older copy, or exchanged (ADR-005).
 """
 
 import shutil

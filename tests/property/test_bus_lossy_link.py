@@ -138,7 +138,7 @@ ANOTHER_LIFE_FIRST = [
 @given(steps=steps)
 @example(steps=ANOTHER_LIFE_FIRST)
 def test_events_over_a_broken_link_are_recorded_once_in_order(steps):
-    """Guarantee (ADR-003): events are recorded once and in order. Publishing is at least once."""
+    """Guarantee (ADR-004): events are recorded once and in order. Publishing is at least once."""
     world = World()
     for name, *arguments in steps:
         getattr(world, name)(*arguments)

@@ -53,7 +53,7 @@ def test_any_flipped_byte_of_a_frame_is_refused(rows, data):
 
 @given(rows=events, data=st.data())
 def test_any_flipped_byte_of_a_record_is_refused(rows, data):
-    """Guarantee (ADR-003): every record is checksummed."""
+    """Guarantee (ADR-004): every record is checksummed."""
     raw = bytearray(seal(Frame.parse(build(rows)), first=5, recorded_us=9, source="s").raw)
     at = data.draw(st.integers(0, len(raw) - 1))
     raw[at] ^= data.draw(st.integers(1, 255))
@@ -63,7 +63,7 @@ def test_any_flipped_byte_of_a_record_is_refused(rows, data):
 
 @given(rows=events, data=st.data())
 def test_a_cut_or_grown_record_is_refused(rows, data):
-    """Guarantee (ADR-003): every record is checksummed."""
+    """Guarantee (ADR-004): every record is checksummed."""
     raw = seal(Frame.parse(build(rows)), first=5, recorded_us=9, source="s").raw
     cut = data.draw(st.integers(0, len(raw) - 1))
     for damaged in (raw[:cut], raw + b"\0"):

@@ -42,7 +42,7 @@ def fits(province_of, order, chosen):
 
 
 def differs_by_decision(position, province, order, chosen):
-    """Return whether the package deliberately judges a support differently. See ADR-050."""
+    """Return whether the package deliberately judges a support differently. See ADR-023."""
     if order.kind != SUPPORT or order.to == NOWHERE:
         return False
     board = position.board

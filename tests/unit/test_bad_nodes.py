@@ -1,4 +1,4 @@
-"""FeedbackLoopController distinguishes a worker's faults from its configuration's (ADR-019)."""
+"""FeedbackLoopController distinguishes a worker's faults from its configuration's (ADR-010)."""
 
 import numpy as np
 import pytest

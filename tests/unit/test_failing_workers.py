@@ -1,4 +1,4 @@
-"""SelfplayScheduler and its workers: leases, pauses after failures, quarantine (ADR-019)."""
+"""SelfplayScheduler and its workers: leases, pauses after failures, quarantine (ADR-010)."""
 
 import pytest
 from builders import ready, training_failed

@@ -7,6 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DECISIONS = sorted((ROOT / "ADR").glob("[0-9]*.md"))
+SECTIONS = ["## Context", "## Options", "## Decision", "## Consequences", "## Confirmation"]
 MEASURED = sorted((ROOT / "tests" / "benchmarks" / "results").glob("*.md"))
 ROOMS = ("ADR", "deploy", "tests/benchmarks")
 PAGES = [ROOT / "README.md", *sorted(page for room in ROOMS for page in (ROOT / room).rglob("*.md"))]
@@ -14,6 +15,17 @@ GUIDES = sorted((ROOT / "ADR" / "guide").glob("own_*.md"))
 EXAMPLES = ROOT / "tests" / "examples"
 LONGEST = {"conv_network.py": 30, "*player*.py": 40, "*controller*.py": 40, "trainer_*.py": 60, "*game*.py": 60}
 """Largest number of lines of examples, by file name."""
+
+REFERRING = [
+    *(ROOT / name for name in ("README.md", "Makefile", "pyproject.toml")),
+    *(
+        file
+        for folder in ("app", "daemons", "flyball", "tests", "deploy", "ADR")
+        for file in (ROOT / folder).rglob("*")
+        if file.suffix in {".md", ".py", ".toml", ".txt"}
+    ),
+]
+"""Files that may refer to decision records."""
 
 FOLDERS = ("app/", "daemons/", "deploy/", "tests/")
 TESTS = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
@@ -85,7 +97,18 @@ def test_decision_record_has_two_pages_and_is_listed(page):
     assert len(lines) <= 90
     number, title = re.fullmatch(r"# ADR-(\d+): (.+)", lines[0]).groups()
     assert f"- [{number}]({page.name}) {title}\n" in (ROOT / "ADR" / "README.md").read_text(encoding="utf-8")
-    assert {"## Context", "## Outcome", "## Confirmation"} <= set(lines)
+    assert [line for line in lines if line.startswith("## ")] == SECTIONS
+
+
+def test_decision_records_have_consecutive_numbers():
+    assert [int(page.name[:3]) for page in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+def test_references_name_decision_records_that_exist():
+    numbers = {page.name[:3] for page in DECISIONS}
+    for file in REFERRING:
+        for number in re.findall(r"(?i)\bADR[-/ ](\d{3})\b", file.read_text(encoding="utf-8")):
+            assert number in numbers, f"{file.relative_to(ROOT)}: ADR-{number}"
 
 
 @pytest.mark.parametrize("page", MEASURED, ids=lambda page: page.name)

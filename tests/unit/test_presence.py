@@ -1,4 +1,4 @@
-"""The broker's table of daemons (ADR-038), without a bus."""
+"""The broker's table of daemons (ADR-009), without a bus."""
 
 from itertools import pairwise
 from typing import Any

@@ -16,7 +16,7 @@ from app.store.objects import ObjectStore
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("app", "daemons", "flyball") for path in (ROOT / folder).rglob("*.py"))
 OWN_PROCESSES = {ROOT / "app" / "learning" / "torchrun.py"}
-"""Modules that unpickle files of processes of the same job, from a folder only their user can read (ADR-044)."""
+"""Modules that unpickle files of processes of the same job, from a folder only their user can read (ADR-026)."""
 
 UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
 

@@ -7,7 +7,7 @@ paradox, where the convoys that the solutions disagree on fail, or it consists o
 moves succeed.
 
 Terms and choices are those of Lucas B. Kruijswijk's "Diplomacy Adjudicator Test Cases" (DATC) and "The Math of
-Adjudication" (The Diplomatic Pouch, 2009). ADR/050-adjudication.md compares the methods, and says which of DATC's
+Adjudication" (The Diplomatic Pouch, 2009). ADR/023-adjudication.md compares the methods, and says which of DATC's
 alternatives we chose.
 """
 
