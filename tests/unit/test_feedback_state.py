@@ -27,7 +27,9 @@ from msgspec.structs import asdict
 
 from app.config import GAMES
 from app.controllers import FeedbackLoopController, FeedbackState
+from app.controllers.lineage import Champion, Lineage
 from app.controllers.state import HISTORY_LENGTH
+from app.core import ModelHash
 from app.events import (
     AdaptiveParamsChanged,
     ClockTick,
@@ -239,6 +241,18 @@ def test_rollback_forgets_the_ratings_of_what_it_removes(driven):
     state = driven.state()
     assert (state.current_model, state.elo_history, state.elo_velocity) == (OLD, (), None)
     assert state.lineage.current_model == OLD
+
+
+def test_removed_champions_leave_the_velocity_before_them():
+    state = EMPTY
+    for hour, (elo, model) in enumerate([(0, OLD), (50, OLD), (100, OLD), (190, NEW)]):
+        state = state.update_elo(elo, 10, NOW + timedelta(hours=hour), model=model)
+    state = state.replace(lineage=Lineage(champions=(Champion(model=NEW, step=1),)))
+    trained_from_the_removed = ModelHash("e" * 64)
+    state = state.update_elo(300, 10, NOW + timedelta(hours=4), model=trained_from_the_removed)
+    left = state.without([NEW], spacing_seconds=0.0)
+    assert [point.elo for point in left.elo_history] == [0, 50, 100]
+    assert left.elo_velocity == pytest.approx(50)
 
 
 def test_urgency_is_half_staleness_and_half_trouble():
