@@ -188,10 +188,7 @@ class PortablePolicy:
         return [f"trunk.{number}" for number in range(count)]
 
     def forward(self, observations: ArrayLike) -> tuple[Floats, Floats]:
-        """Return unmasked logits [N, A] and values [N] for observations [N, D].
-
-        Raises ``ValueError``.
-        """
+        """Return unmasked logits [N, A] and values [N] for observations [N, D]. Raises ``ValueError``."""
         features = np.asarray(observations, dtype=np.float32)
         if features.ndim != 2 or features.shape[1] != self.observation_size:
             raise ValueError(f"observations are {features.shape}, not [N, {self.observation_size}]")
@@ -210,10 +207,7 @@ class PortablePolicy:
         return self._linear("actor", features), self._linear("critic", features)[:, 0]
 
     def _cells(self, features: Floats, planes: tuple[int, int, int]) -> Floats:
-        """Return the first layer's output for planes and scalars.
-
-        Its shape is [N, H, W, channels].
-        """
+        """Return the first layer's output for planes and scalars. Its shape is [N, H, W, channels]."""
         first, padded = ("stem", True) if self._type == TOWER else ("windows", False)
         grid = features[:, : prod(planes)].reshape(len(features), *planes).transpose(0, 2, 3, 1)
         cells = self._conv(first, grid, padded)
@@ -222,10 +216,7 @@ class PortablePolicy:
         return np.maximum(cells, 0)
 
     def _tower(self, cells: Floats) -> tuple[Floats, Floats]:
-        """Return a tower's logits [N, A] and values [N].
-
-        ``cells`` is its first layer's output [N, H, W, channels].
-        """
+        """Return a tower's logits [N, A] and values [N]. ``cells`` is its first layer's output [N, H, W, channels]."""
         for number in range(self.architecture["blocks"]):
             change = self._conv(f"blocks.{number}.second", np.maximum(self._conv(f"blocks.{number}.first", cells), 0))
             if f"blocks.{number}.squeeze.weight" in self.tensors:
@@ -255,10 +246,7 @@ class PortablePolicy:
         return columns @ weight.reshape(outputs, -1).T + self.tensors[f"{name}.bias"]
 
     def probabilities(self, observations: ArrayLike, mask: ArrayLike) -> Floats:
-        """Return action probabilities [N, A], 0 where ``mask`` [N, A] is False.
-
-        Raises ``ValueError``.
-        """
+        """Return action probabilities [N, A], 0 where ``mask`` [N, A] is False. Raises ``ValueError``."""
         logits, _ = self.forward(observations)
         legal = np.asarray(mask, dtype=np.bool_)
         if legal.shape != logits.shape or not legal.any(axis=1).all():
@@ -272,10 +260,7 @@ class PortablePolicy:
 
 
 def _flat(cells: Floats) -> Floats:
-    """Flatten a head's planes [N, H, W, planes].
-
-    Returns [N, planes x H x W].
-    """
+    """Flatten a head's planes [N, H, W, planes]. Returns [N, planes x H x W]."""
     return cells.transpose(0, 3, 1, 2).reshape(len(cells), -1)
 
 

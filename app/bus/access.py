@@ -80,10 +80,7 @@ class Refusals:
         )
 
     def due(self, now: float) -> list[AccessRefused]:
-        """Return the reports that are due.
-
-        ``now`` is in seconds of the monotonic clock.
-        """
+        """Return the reports that are due. ``now`` is in seconds of the monotonic clock."""
         if not self._open:
             return []
         due = [one for one in self._open if now - self._reported.get(one, -REPORT_S) >= REPORT_S]
@@ -152,10 +149,7 @@ class Access:
             )
 
     def check_types(self, key: Key, frame: Frame) -> None:
-        """Refuse a frame with types that the key may not publish.
-
-        The key's role decides. Raises ``KeyRefused``.
-        """
+        """Refuse a frame with types that the key may not publish. The key's role decides. Raises ``KeyRefused``."""
         if foreign := sorted(set(frame.types) - self.rights[key.role]):
             raise KeyRefused(
                 f"The {key.role} key of {key.name} may not publish {', '.join(foreign)}.",
@@ -181,10 +175,7 @@ class Access:
         return [ZAP_VERSION, number, b"400", b"This key is not authorized.", b"", b""]
 
     def _look(self) -> tuple[int, int, int] | None:
-        """Return the version of the list's file; None without a file.
-
-        The version changes whenever the file does.
-        """
+        """Return the version of the list's file; None without a file. The version changes whenever the file does."""
         try:
             found = self.path.stat()
         except OSError:

@@ -50,10 +50,7 @@ class Settled(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A change of a subscription.
-
-    The subscription was opened, received a batch, or was ended.
-    """
+    """A change of a subscription. The subscription was opened, received a batch, or was ended."""
 
     subscription: "ClientSubscription"
 
@@ -68,10 +65,7 @@ class Postponed(NamedTuple):
 
 
 class Reconnect(NamedTuple):
-    """A new connection is due.
-
-    ZeroMQ never reconnects after a refused handshake.
-    """
+    """A new connection is due. ZeroMQ never reconnects after a refused handshake."""
 
 
 Output = Finished | Overdue | Settled | Changed | Postponed | Reconnect
@@ -121,10 +115,7 @@ class ClientSubscription:
         return sum(delivery.size for delivery in self.queue)
 
     def reopen(self, number: int) -> list[bytes]:
-        """Return the message that opens or resumes the subscription.
-
-        The subscription gets the new ``number``.
-        """
+        """Return the message that opens or resumes the subscription. The subscription gets the new ``number``."""
         self.number, self.owed = number, 0
         self.held_until = self.received if self.queue else None
         wanted = wire.Subscribe(
@@ -204,10 +195,7 @@ class Client:
         return bool(self._messages)
 
     def messages(self) -> list[list[bytes]]:
-        """Return the messages to send now, each as a list of parts.
-
-        Each message is returned once.
-        """
+        """Return the messages to send now, each as a list of parts. Each message is returned once."""
         messages, self._messages = self._messages, []
         if self.is_welcome:
             messages += [[wire.FRAME, raw] for raw in self._outgoing.due()]
@@ -250,20 +238,14 @@ class Client:
         return token
 
     def request(self, method: bytes, arguments: wire.Message, body: bytes, now: float) -> int:
-        """Make a request; return the token of its ``Finished`` output.
-
-        The request is repeated after reconnections.
-        """
+        """Make a request; return the token of its ``Finished`` output. The request is repeated after reconnections."""
         token = self._token(now)
         self._ask(token, method, arguments, body)
         self._refuse_if_lost()
         return token
 
     def show_life(self, sign: Sign) -> None:
-        """Send a sign of life.
-
-        While the broker is away, the latest sign is kept.
-        """
+        """Send a sign of life. While the broker is away, the latest sign is kept."""
         self._sign = [wire.SIGN, sign.model_dump_json().encode()]
         if self.is_welcome:
             self._send(self._sign)
@@ -425,10 +407,7 @@ class Client:
             self._send(parts)
 
     def _open(self, subscription: ClientSubscription) -> None:
-        """Request a subscription under a new number.
-
-        The new number lets the client ignore late deliveries.
-        """
+        """Request a subscription under a new number. The new number lets the client ignore late deliveries."""
         self._subscriptions.pop(subscription.number, None)
         message = subscription.reopen(next(self._numbers))
         self._subscriptions[subscription.number] = subscription

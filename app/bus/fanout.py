@@ -31,10 +31,7 @@ class Piece(NamedTuple):
 
 
 class RecentRecords:
-    """The latest records in memory, up to ``max_bytes``.
-
-    ``head`` is the position of the journal's last event.
-    """
+    """The latest records in memory, up to ``max_bytes``. ``head`` is the position of the journal's last event."""
 
     def __init__(self, head: int, max_bytes: int) -> None:
         self.head = head
@@ -192,10 +189,7 @@ class Fanout:
         return any(cursor.is_due(self._recent.head) for cursor in self._cursors.values())
 
     def _catch_up(self, key: tuple[bytes, int], cursor: SubscriptionCursor, head: int) -> list[bytes] | None:
-        """Serve a subscription from the journal.
-
-        An unreadable record ends only this subscription.
-        """
+        """Serve a subscription from the journal. An unreadable record ends only this subscription."""
         cursor.fell_behind()
         try:
             chunk = self._journal.read(

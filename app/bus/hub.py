@@ -56,10 +56,7 @@ class RateLimiter:
         return len(self._buckets)
 
     def take(self, producer: str, count: int, now: float) -> float:
-        """Take tokens and return 0, or return the seconds to wait.
-
-        One call may overdraw the bucket.
-        """
+        """Take tokens and return 0, or return the seconds to wait. One call may overdraw the bucket."""
         tokens = self._tokens(producer, now)
         if tokens <= 0:
             return -tokens / self._rate + 0.001
@@ -162,10 +159,7 @@ class Hub:
             self._out.append((peer, [wire.ERROR, f"The broker does not understand this message: {error}".encode()]))
 
     def cut_off(self) -> None:
-        """Drop the connections whose keys are no longer valid.
-
-        Dropped connections get no further events.
-        """
+        """Drop the connections whose keys are no longer valid. Dropped connections get no further events."""
         assert self._access is not None
         for peer, session in list(self._sessions.items()):
             if session.key is None or self._access.key(session.key.public) != session.key:
@@ -227,10 +221,7 @@ class Hub:
                     self._sequencer.retire(*key)
 
     def probe(self, now: float) -> list[Message]:
-        """Return a BEAT for each silent connection.
-
-        Sending a BEAT shows if the client is gone.
-        """
+        """Return a BEAT for each silent connection. Sending a BEAT shows if the client is gone."""
         self._rates.drop_full(now)
         silent = [peer for peer, session in self._sessions.items() if now - session.heard > SILENCE_S]
         return [(peer, [wire.BEAT]) for peer in silent]
@@ -371,10 +362,7 @@ class Hub:
             self._acks.setdefault((peer, frame.epoch), []).extend(runs)
 
     def _check_key(self, frame: Frame, session: Session) -> None:
-        """Refuse a frame that its key may not publish.
-
-        Counts the refusal. Raises ``KeyRefused``.
-        """
+        """Refuse a frame that its key may not publish. Counts the refusal. Raises ``KeyRefused``."""
         if self._access is not None and session.key is not None:
             try:
                 self._access.check_types(session.key, frame)

@@ -84,10 +84,7 @@ def check_public(text: str) -> str:
 
 
 def check_name(name: str) -> str:
-    """Return a valid name of a key.
-
-    Raises ``BadKey`` unless a node could have this name.
-    """
+    """Return a valid name of a key. Raises ``BadKey`` unless a node could have this name."""
     if not NAME.fullmatch(name):
         raise BadKey(
             f"{name!r} cannot name a key.", hint="Use up to 63 letters, digits, dots, hyphens and underscores."
@@ -96,10 +93,7 @@ def check_name(name: str) -> str:
 
 
 def write_secret(path: Path, pair: KeyPair) -> None:
-    """Write a secret key to a new file.
-
-    Only its owner may read the file. Raises ``BadKey`` if the file exists.
-    """
+    """Write a secret key to a new file. Only its owner may read the file. Raises ``BadKey`` if the file exists."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
@@ -153,10 +147,7 @@ def read_secret(path: Path) -> KeyPair:
 
 @dataclass(frozen=True)
 class KeyList:
-    """The keys that a broker admits.
-
-    A name may have several keys, as long as they have one role.
-    """
+    """The keys that a broker admits. A name may have several keys, as long as they have one role."""
 
     keys: tuple[Key, ...] = ()
 
@@ -201,10 +192,7 @@ class KeyList:
             raise BadKey(f"{path} is not a text in UTF-8.", hint="Is it the right file?") from error
 
     def write(self, path: Path) -> None:
-        """Replace a list's file atomically.
-
-        A broker never reads half of a list.
-        """
+        """Replace a list's file atomically. A broker never reads half of a list."""
         scratch = path.with_name(f"{path.name}.{os.getpid()}")
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -224,17 +212,11 @@ class KeyList:
         return found
 
     def authorize(self, key: Key) -> "KeyList":
-        """Return the list with another key.
-
-        Raises ``BadKey`` for a known key, or for a second role of a name.
-        """
+        """Return the list with another key. Raises ``BadKey`` for a known key, or for a second role of a name."""
         return KeyList.parse("\n".join(one.line() for one in (*self.keys, key)))
 
     def revoke(self, name: str, public: str | None = None) -> "KeyList":
-        """Return the list without a name's keys, or without ``public`` alone.
-
-        Raises ``UnknownKey``.
-        """
+        """Return the list without a name's keys, or without ``public`` alone. Raises ``UnknownKey``."""
         gone = {key for key in self.of(name) if public in (None, key.public)}
         if not gone:
             raise UnknownKey(f"{name!r} has no key {public}.", hint="See: flyball keys list")

@@ -66,10 +66,7 @@ class Outgoing:
                 self._pack()
 
     def due(self) -> Iterator[bytes]:
-        """Iterate over the frames that may be sent now.
-
-        A yielded frame is in flight.
-        """
+        """Iterate over the frames that may be sent now. A yielded frame is in flight."""
         while self._in_flight < FRAMES_IN_FLIGHT:
             if self._in_flight == len(self._frames):
                 if not len(self._builder):

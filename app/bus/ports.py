@@ -87,10 +87,7 @@ class BusClosed(BusError):
 
 
 class BrokerLimits(Settings):
-    """Limits of one broker.
-
-    Only the client that exceeds a limit is refused or slowed down.
-    """
+    """Limits of one broker. Only the client that exceeds a limit is refused or slowed down."""
 
     max_message_bytes: int = Field(default=4 << 20, ge=1 << 16, description="a larger message breaks its connection")
     max_sessions: int = Field(default=8192, ge=1, description="connections after their hello")
@@ -171,10 +168,7 @@ class Subscription(Protocol):
         return self
 
     async def __anext__(self) -> Batch:
-        """Wait for the next batch.
-
-        Each event is delivered exactly once and in order.
-        """
+        """Wait for the next batch. Each event is delivered exactly once and in order."""
         ...
 
     async def __aenter__(self) -> Self:

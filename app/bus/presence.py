@@ -80,10 +80,7 @@ class PresenceTable:
         self._looked, self._called, self._called_at = float("-inf"), float("-inf"), 0
 
     def recall(self, journal: JournalReader, now: float, *, give_up: Callable[[], bool] = lambda: False) -> None:
-        """Fold a journal since its last ROLL_CALL.
-
-        Every daemon counts as heard now.
-        """
+        """Fold a journal since its last ROLL_CALL. Every daemon counts as heard now."""
         facts = history(journal, after=_last_call(journal), types=READS, on_dead=lambda _: None)
         self.fold((event.data for event in takewhile(lambda _: not give_up(), facts)), now)
 

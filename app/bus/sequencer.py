@@ -23,10 +23,7 @@ def microseconds(time: datetime) -> int:
 
 
 class IdWindow:
-    """Positions of at least the last ``size`` events, by hashed id.
-
-    Frames are dropped whole.
-    """
+    """Positions of at least the last ``size`` events, by hashed id. Frames are dropped whole."""
 
     def __init__(self, size: int = WINDOW) -> None:
         self._size = size
@@ -66,10 +63,7 @@ class Run(NamedTuple):
 
 
 class Gap(FlyballError):
-    """A frame that does not continue its epoch.
-
-    Earlier frames were lost.
-    """
+    """A frame that does not continue its epoch. Earlier frames were lost."""
 
     def __init__(self, expected: int) -> None:
         super().__init__("Frames were lost on the way.", hint=f"Resend from {expected}.")

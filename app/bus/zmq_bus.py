@@ -310,10 +310,7 @@ class ZmqBus:
             future.set_result(result)
 
     def _keep(self) -> None:
-        """Store unacknowledged frames in the outbox, if there is one.
-
-        If storing fails, all publishes fail.
-        """
+        """Store unacknowledged frames in the outbox, if there is one. If storing fails, all publishes fail."""
         if self._outbox is not None and (frames := self._client.unkept()):
             try:
                 self._outbox.put(frames)

@@ -53,10 +53,7 @@ class TooFewModels(FlyballError):
 
 
 class RatedModel(NamedTuple):
-    """A rated model.
-
-    ``experience`` is the experience behind it, in lessons of the plant.
-    """
+    """A rated model. ``experience`` is the experience behind it, in lessons of the plant."""
 
     experience: float
     elo: float
@@ -232,10 +229,7 @@ def predict(
     over_none: Mapping[str, Interval | None],
     plant: PlantSettings,
 ) -> list[Prediction]:
-    """Simulate the runs of a study with a plant.
-
-    Returns the predictions beside the measured figures.
-    """
+    """Simulate the runs of a study with a plant. Returns the predictions beside the measured figures."""
     simulated = run_tasks(
         [
             Task(settings=task.settings, plant=plant, arm=task.arm, seed=task.seed, seconds=task.seconds)

@@ -61,10 +61,7 @@ COUNTED = {
     "refused_shards": QualityDegraded,
     "quarantines": NodeQuarantined,
 }
-"""Types of events that are counted, by the figure's name.
-
-Events about no configuration count for the run.
-"""
+"""Types of events that are counted, by the figure's name. Events about no configuration count for the run."""
 
 
 class StudyTask(Settings):

@@ -42,10 +42,7 @@ class StudyPlace:
 
 
 def players_of(config: GameConfig, runs: Iterable[RunFigures]) -> list[str]:
-    """Return the players of a configuration's round robin.
-
-    Built-in bots come first, then all champions.
-    """
+    """Return the players of a configuration's round robin. Built-in bots come first, then all champions."""
     bots = dict.fromkeys(config.builtins)
     if HEURISTIC in describe(config).bots:
         bots[HEURISTIC] = None
@@ -54,10 +51,7 @@ def players_of(config: GameConfig, runs: Iterable[RunFigures]) -> list[str]:
 
 
 class MatchRecord:
-    """The results of a configuration's round robin, in a file.
-
-    Each pair is a line of JSON.
-    """
+    """The results of a configuration's round robin, in a file. Each pair is a line of JSON."""
 
     def __init__(self, folder: Path, config: GameConfig) -> None:
         self.path = folder / "matches" / f"{config.key}.jsonl"
@@ -75,10 +69,7 @@ class MatchRecord:
         self.pairs += pairs
 
     def missing(self, players: Sequence[str], games: int) -> dict[str, list[str]]:
-        """Return each player's opponents with fewer than ``games`` games together.
-
-        Each pair appears once.
-        """
+        """Return each player's opponents with fewer than ``games`` games together. Each pair appears once."""
         played = {frozenset((pair.first, pair.second)) for pair in self.pairs if pair.games >= games}
         found = {
             hero: [other for other in players[number:] if frozenset((hero, other)) not in played]
@@ -87,10 +78,7 @@ class MatchRecord:
         return {hero: others for hero, others in found.items() if others}
 
     def strengths(self, players: Sequence[str]) -> dict[str, float]:
-        """Return the players' ratings from one fit of their games.
-
-        In Elo over the random bot.
-        """
+        """Return the players' ratings from one fit of their games. In Elo over the random bot."""
         among = set(players)
         found = rate([pair for pair in self.pairs if {pair.first, pair.second} <= among], players)
         return dict(zip(found.agents, found.elo.tolist(), strict=True))

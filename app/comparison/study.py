@@ -36,10 +36,7 @@ class Study(Settings):
     troubles: tuple[str, ...]
 
     def tasks(self, arms: Sequence[str], seeds: Iterable[int], place: StudyPlace) -> list[StudyTask]:
-        """Return the runs.
-
-        Runs of a seed follow each other, so that an interrupted study has whole seeds.
-        """
+        """Return the runs. Runs of a seed follow each other, so that an interrupted study has whole seeds."""
         common = {name: getattr(self, name) for name in type(self).model_fields}
         return [
             StudyTask(**common, arm=arm, seed=seed, folder=place.folder, settings_folder=place.settings_folder)
@@ -48,10 +45,7 @@ class Study(Settings):
         ]
 
     def claim(self, folder: Path) -> None:
-        """Begin a study in a folder, or continue it.
-
-        Raises ``BadUsage`` for the folder of another study.
-        """
+        """Begin a study in a folder, or continue it. Raises ``BadUsage`` for the folder of another study."""
         path = folder / "study.json"
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
@@ -75,10 +69,7 @@ def finished(task: StudyTask) -> RunFigures | None:
 
 
 def run_job(spec: JsonObject, _: Report) -> JsonObject:
-    """Do one run as an engine's job, and keep its figures.
-
-    See ``run_task``.
-    """
+    """Do one run as an engine's job, and keep its figures. See ``run_task``."""
     task = StudyTask.model_validate(spec)
     for config in task.settings.configs:
         _warm_up(config.model_dump_json(), task.settings_folder)
@@ -93,10 +84,7 @@ def run_job(spec: JsonObject, _: Report) -> JsonObject:
 
 @cache
 def _warm_up(config_json: str, settings_folder: str) -> None:
-    """Do each job of a configuration once.
-
-    Otherwise imports and compilers would count as the first run's time.
-    """
+    """Do each job of a configuration once. Otherwise imports and compilers would count as the first run's time."""
     config = GameConfig.model_validate_json(config_json)
     check_backend(config.backend, config, Path(settings_folder))
 

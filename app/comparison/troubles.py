@@ -21,16 +21,10 @@ from app.store import FileStore, get_shard, put_shard
 
 Play = Callable[[JsonObject], Awaitable[JsonObject]]
 Memory = dict[str, JsonObject]
-"""The first job or result of each configuration, by its key.
-
-Faults that repeat it need it.
-"""
+"""The first job or result of each configuration, by its key. Faults that repeat it need it."""
 
 Fault = Callable[[Play, Memory, JsonObject], Awaitable[JsonObject]]
-"""Function that does a worker's job wrongly.
-
-It receives the true job, the fault's memory, and the job's spec.
-"""
+"""Function that does a worker's job wrongly. It receives the true job, the fault's memory, and the job's spec."""
 
 WRONG = 30.0
 """Factor by which a learning rate is too high or too low."""

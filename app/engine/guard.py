@@ -119,10 +119,7 @@ class Guarded:
         return bool(left)
 
     def end(self) -> Ended:
-        """Kill the command if it still runs, and return its end.
-
-        Call this once.
-        """
+        """Kill the command if it still runs, and return its end. Call this once."""
         os.close(self._lifeline)  # first, because the thread reads stderr until the group is dead
         self._guard.wait()
         self._copying.join(_COPY_SECONDS)  # a child that left the group may hold stderr open for as long as it likes

@@ -83,10 +83,7 @@ class _Child:
             raise
 
     async def stop(self) -> None:
-        """Close the process's stdin, at which it ends.
-
-        The process is killed if it has not ended after 5 seconds.
-        """
+        """Close the process's stdin, at which it ends. The process is killed if it has not ended after 5 seconds."""
         self._closed = True
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
@@ -124,10 +121,7 @@ async def _end(process: Program) -> None:
 
 
 class InlineEngine:
-    """Runs jobs in threads, for tests and small runs.
-
-    A cancelled or lost job runs until its next report.
-    """
+    """Runs jobs in threads, for tests and small runs. A cancelled or lost job runs until its next report."""
 
     def __init__(self, workers: int = 1) -> None:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="job")

@@ -66,10 +66,7 @@ class RayEngine:
         self._closed = False
 
     async def capacity(self) -> int:
-        """Return how many jobs the cluster can run at once.
-
-        Other work on its nodes is not counted.
-        """
+        """Return how many jobs the cluster can run at once. Other work on its nodes is not counted."""
         there = await asyncio.to_thread(self._ray.cluster_resources)
         return min(int(there.get(name, 0.0) / amount + _EPSILON) for name, amount in self._resources.items())
 

@@ -37,10 +37,7 @@ BY_NAME: dict[str, type[Payload]] = {payload.event_name: payload for payload in 
 
 @cache
 def envelope_model(payload: type[Payload]) -> type[EnvelopeModel[Any]]:
-    """Return the envelope's model for an event type.
-
-    The JSON Schemas are made from these models.
-    """
+    """Return the envelope's model for an event type. The JSON Schemas are made from these models."""
     fields: dict[str, Any] = {
         "type": (Literal[payload.event_type], ...),
         "dataversion": (Literal[payload.dataversion], ...),

@@ -23,10 +23,7 @@ from app.events.payload import Payload, Scope
 
 
 class MalformedEvent(FlyballError):
-    """Bytes that are not one of our events.
-
-    ``hint`` names the wrong field.
-    """
+    """Bytes that are not one of our events. ``hint`` names the wrong field."""
 
 
 @cache
@@ -78,10 +75,7 @@ def decode(body: bytes) -> Envelope[Payload]:
 
 
 def _decode_fast(body: bytes) -> Envelope[Payload]:
-    """Decode a valid envelope of the current version.
-
-    Raises ``ValueError``, ``KeyError`` or ``RecursionError``.
-    """
+    """Decode a valid envelope of the current version. Raises ``ValueError``, ``KeyError`` or ``RecursionError``."""
     envelope = _open(body)
     dataversion, about_config, validate = _kind(envelope.type)
     if (

@@ -170,10 +170,7 @@ _short_names = lru_cache(maxsize=4096)(_names)
 
 
 class Draft(NamedTuple):
-    """An event to put into a frame.
-
-    ``subject`` is empty for events about the whole system.
-    """
+    """An event to put into a frame. ``subject`` is empty for events about the whole system."""
 
     id_hash: int
     type: str
@@ -201,10 +198,7 @@ class FrameBuilder:
         return len(self._drafts)
 
     def take(self, drafts: Sequence[Draft], max_bytes: int) -> int:
-        """Add the first drafts that fit and return their number.
-
-        One draft always fits an empty frame.
-        """
+        """Add the first drafts that fit and return their number. One draft always fits an empty frame."""
         sizes = [len(draft.body) for draft in drafts[: MAX_EVENTS - len(self)]]
         if self._size + sum(sizes) > max_bytes:
             fitting = bisect_right(list(accumulate(sizes)), max_bytes - self._size)
@@ -218,10 +212,7 @@ class FrameBuilder:
         self._drafts += drafts
 
     def build(self, epoch: int, base: int) -> bytes:
-        """Pack the collected events into a frame.
-
-        They become the events ``base``, ``base + 1``, … of ``epoch``.
-        """
+        """Pack the collected events into a frame. They become the events ``base``, ``base + 1``, … of ``epoch``."""
         ids, of_types, of_subjects, of_bodies = zip(*self._drafts, strict=True)
         types, subjects, bodies = _numbers(of_types), _numbers(of_subjects), b"".join(of_bodies)
         refs = (*map(types.__getitem__, of_types), *map(subjects.__getitem__, of_subjects))

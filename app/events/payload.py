@@ -35,10 +35,7 @@ class Kind(StrEnum):
 
 
 class Scope(StrEnum):
-    """Scope of an event: one configuration or the whole system.
-
-    A configuration's key is the envelope's subject.
-    """
+    """Scope of an event: one configuration or the whole system. A configuration's key is the envelope's subject."""
 
     CONFIG = "config"
     SYSTEM = "system"
@@ -53,10 +50,7 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     def replace(self, **changes: Any) -> Self:
-        """Return a validated copy with some fields changed.
-
-        Raises ``ValidationError``, also for an unknown field.
-        """
+        """Return a validated copy with some fields changed. Raises ``ValidationError``, also for an unknown field."""
         return self.model_validate({**self.__dict__, **changes})
 
 
@@ -99,10 +93,7 @@ class Fact(Payload):
 
 
 class Request(Payload):
-    """Work that is wanted.
-
-    Every result names the request by its event id.
-    """
+    """Work that is wanted. Every result names the request by its event id."""
 
     kind = Kind.REQUEST
 
@@ -138,10 +129,7 @@ Velocity = Annotated[EloPerHour, Field(ge=-1e12, le=1e12)]
 
 
 def _cut(text: object) -> object:
-    """Shorten a text, and replace what UTF-8 can't encode.
-
-    Any failure can then be reported.
-    """
+    """Shorten a text, and replace what UTF-8 can't encode. Any failure can then be reported."""
     return text.encode(errors="replace").decode()[:TEXT_LENGTH] if isinstance(text, str) else text
 
 

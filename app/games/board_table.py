@@ -65,10 +65,7 @@ def game_type(codec: Codec, longest: int, *fields: tuple[Any, ...]) -> np.dtype[
 
 
 class BoardTable(Table):
-    """N games at once.
-
-    A game is truncated after ``max_moves`` moves of the players; forced moves count.
-    """
+    """N games at once. A game is truncated after ``max_moves`` moves of the players; forced moves count."""
 
     def __init__(self, rules: BoardRules, slots: int, max_moves: int | None = None) -> None:
         self.spec = rules.codec.spec(f"flyball-{rules.version}:{rules.name}", searchable=True, decisive=True)
@@ -82,10 +79,7 @@ class BoardTable(Table):
         self._limit = min(max_moves or longest, longest)
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
-        """See ``Table.reset``.
-
-        Seeds are only counted, because no move is random.
-        """
+        """See ``Table.reset``. Seeds are only counted, because no move is random."""
         if len(seeds) != len(slots):
             raise ValueError(f"{len(slots)} slots cannot begin from {len(seeds)} seeds")
         self._games[slots], self._seats[slots] = self._rules.begun, self._rules.begun["mover"]
@@ -198,10 +192,7 @@ def bit_count(bits: np.uint64) -> int:
 
 @inlined
 def show_pieces(pieces: NDArray[np.uint8], seat: int, view: NDArray[np.uint8]) -> None:
-    """Write planes of own, opponent's and empty cells.
-
-    ``pieces`` [rows, columns] holds the values of the cells.
-    """
+    """Write planes of own, opponent's and empty cells. ``pieces`` [rows, columns] holds the values of the cells."""
     rows, columns = pieces.shape
     cells = rows * columns
     for row in range(rows):

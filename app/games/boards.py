@@ -74,10 +74,7 @@ _FAR = 99
 
 
 def _chinese_checkers_heuristic() -> Heuristic:
-    """Prefer moves of the rearmost pieces towards the goal's free cells.
-
-    The heuristic looks one step or jump ahead.
-    """
+    """Prefer moves of the rearmost pieces towards the goal's free cells. The heuristic looks one step or jump ahead."""
     cells, origin = len(_STAR), np.repeat(np.arange(len(_STAR)), len(_STEPS))
     places = {tuple(cell): k for k, cell in enumerate(_STAR.tolist())}
 

@@ -53,10 +53,7 @@ CODECS: dict[str, Callable[..., Codec]] = {
     "tic_tac_toe": tic_tac_toe,
     "ultimate_tic_tac_toe": ultimate_tic_tac_toe,
 }
-"""Codecs by OpenSpiel's name.
-
-A codec's arguments are the game options that change its layout.
-"""
+"""Codecs by OpenSpiel's name. A codec's arguments are the game options that change its layout."""
 
 _HARMLESS = frozenset(
     {
@@ -85,10 +82,7 @@ A function's arguments are the game options that our rules support. If other opt
 
 
 def open_table(config: GameConfig, slots: int) -> Table:
-    """Return a table for ``slots`` games of a configuration.
-
-    Raises ``UnknownGame`` or ``UnknownPlugin``.
-    """
+    """Return a table for ``slots`` games of a configuration. Raises ``UnknownGame`` or ``UnknownPlugin``."""
     table = _open(config, slots)
     if config.outcome_scale not in (None, table.spec.outcome_scale):
         raise UnknownGame(
@@ -147,10 +141,7 @@ def bots_of(config: GameConfig) -> tuple[str, ...]:
 
 
 def checker_for(config: GameConfig) -> Checker:
-    """Return the parity checker of a configuration.
-
-    Raises ``UnknownGame`` or ``UnknownPlugin``.
-    """
+    """Return the parity checker of a configuration. Raises ``UnknownGame`` or ``UnknownPlugin``."""
     import_modules(config.imports)
     if is_own(config.game):
         return own_checker(config)
@@ -198,19 +189,13 @@ def own_shogi(config: GameConfig) -> ShogiRules | None:
 
 
 def openspiel_rules(config: GameConfig) -> Rules:
-    """Load a configuration's OpenSpiel game with the codec of its game.
-
-    Raises ``UnknownGame``.
-    """
+    """Load a configuration's OpenSpiel game with the codec of its game. Raises ``UnknownGame``."""
     loaded = load_game(config.game, config.players)
     return Rules(loaded, config.game, _codec_for(loaded), config.outcome_scale, config.observation)
 
 
 def _codec_for(game: Any) -> Codec | None:
-    """Return the codec of a loaded game, or None.
-
-    None means that no codec supports the game and its options.
-    """
+    """Return the codec of a loaded game, or None. None means that no codec supports the game and its options."""
     make = CODECS.get(game.get_type().short_name)
     options = None if make is None else _options_for(make, game, _HARMLESS)
     return None if make is None or options is None else make(**options)

@@ -18,10 +18,7 @@ IN_A_ROW = 4
 
 
 def connect_four(rows: int = ROWS, columns: int = COLUMNS) -> Codec:
-    """Encode planes of own, opponent's and empty cells, lowest row first.
-
-    An action is a column.
-    """
+    """Encode planes of own, opponent's and empty cells, lowest row first. An action is a column."""
     cells = np.arange(rows * columns)
     views = np.stack([planes((0, 1, 2), cells), planes((1, 0, 2), cells)])
     mirror = symmetry("left_right", planes((0, 1, 2), turn("left_right", rows, columns)), np.arange(columns)[::-1])
@@ -34,10 +31,7 @@ _OPEN_LINE, _STONE = 0.1, 0.3  # worth of a line without the opponent's stones, 
 
 
 def _heuristic(rows: int, columns: int) -> Heuristic:
-    """Prefer to win, then block, then avoid helping the opponent.
-
-    Otherwise build open lines.
-    """
+    """Prefer to win, then block, then avoid helping the opponent. Otherwise build open lines."""
     cells = rows * columns
     lines = _lines(rows, columns)
 
@@ -97,10 +91,7 @@ def _play(games: NDArray[np.void], slots: Indices, columns: Indices, limit: int)
 
 @inlined
 def _drop(game: np.void, column: int, limit: int) -> None:
-    """Drop the mover's stone into an open column.
-
-    The game ends if it is won or full, or at the limit.
-    """
+    """Drop the mover's stone into an open column. The game ends if it is won or full, or at the limit."""
     mover, row, played = int(game["mover"]), int(game["heights"][column]), write_move(game, column)
     game["heights"][column] = row + 1
     game["open"][column] = row + 1 < ROWS
@@ -130,10 +121,7 @@ def _show(games: NDArray[np.void], slots: Indices, seats: Seats, views: NDArray[
 
 @kernel
 def has_four(stones: int) -> bool:
-    """Return whether cells hold a line of four.
-
-    The cell in row r, column c is bit 8 r + c.
-    """
+    """Return whether cells hold a line of four. The cell in row r, column c is bit 8 r + c."""
     for step in (1, _ROW - 1, _ROW, _ROW + 1):
         pairs = stones & stones >> step
         if pairs & pairs >> 2 * step:

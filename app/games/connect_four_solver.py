@@ -45,10 +45,7 @@ A word is the position's key times 16, plus the facts. Threads may share the wor
 
 
 class ConnectFourSolver:
-    """Solver of positions on the usual 6 x 7 cells.
-
-    See ``solver.Solver``. Threads may share a solver.
-    """
+    """Solver of positions on the usual 6 x 7 cells. See ``solver.Solver``. Threads may share a solver."""
 
     lengths = (8, 34)
 
@@ -79,10 +76,7 @@ def _position(history: Sequence[int]) -> tuple[int, int]:
 
 @kernel
 def _values(mine: int, stones: int, entries: Entries) -> NDArray[np.int8]:
-    """Return the value of each column [7] for the mover.
-
-    1 is a win, 0 a draw, -1 a loss, and -2 a full column.
-    """
+    """Return the value of each column [7] for the mover. 1 is a win, 0 a draw, -1 a loss, and -2 a full column."""
     values = np.full(COLUMNS, _ILLEGAL, dtype=np.int8)
     for column in range(COLUMNS):
         move = _cell(stones, column)
@@ -114,10 +108,7 @@ def _optimal(mine: int, stones: int, entries: Entries) -> NDArray[np.bool_]:
 
 @kernel
 def _keeps(mine: int, stones: int, move: int, goal: int, entries: Entries) -> bool:
-    """Return whether the mover gets at least ``goal`` by a move.
-
-    The goal 1 is a win, 0 a draw.
-    """
+    """Return whether the mover gets at least ``goal`` by a move. The goal 1 is a win, 0 a draw."""
     theirs, after = mine ^ stones, stones | move
     if _completing(mine, stones) & move:
         return True
@@ -274,10 +265,7 @@ def _place(key: int) -> int:
 
 @inlined
 def _cell(stones: int, column: int) -> int:
-    """Return the cell that a stone in a column falls to.
-
-    Return 0 if the column is full.
-    """
+    """Return the cell that a stone in a column falls to. Return 0 if the column is full."""
     return _next_cells(stones) & _CELLS_OF_COLUMN << _COLUMN * column
 
 

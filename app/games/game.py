@@ -76,10 +76,7 @@ class Game:
     Set it if nothing is drawn or hidden, and ``copy.deepcopy`` of an object copies its game.
     """
     checker: ClassVar[Callable[[], Checker] | None] = None
-    """Maker of a user-defined parity checker.
-
-    Without it, this class plays recorded games again.
-    """
+    """Maker of a user-defined parity checker. Without it, this class plays recorded games again."""
 
     def reset(self, rng: Random) -> None:
         """Begin a game; ``rng`` is the source of all its chance."""
@@ -98,10 +95,7 @@ class Game:
         raise NotImplementedError
 
     def observe(self, seat: int) -> ArrayLike:
-        """Return a seat's observation: D numbers, or planes [C, H, W].
-
-        Seats in equivalent positions see the same.
-        """
+        """Return a seat's observation: D numbers, or planes [C, H, W]. Seats in equivalent positions see the same."""
         raise NotImplementedError
 
     def returns(self) -> Sequence[float]:
@@ -117,20 +111,14 @@ class Game:
 
 
 ENDLESS = 100_000
-"""Moves after which a game without a move limit counts as endless.
-
-Otherwise forced moves could go on for ever.
-"""
+"""Moves after which a game without a move limit counts as endless. Otherwise forced moves could go on for ever."""
 
 METHODS = ("reset", "seat", "legal", "play", "observe", "returns")
 """Methods that a game has to define."""
 
 
 def game_spec(game: type[Game], name: str) -> TableSpec:
-    """Return the description of a class's games.
-
-    Messages call the game ``name``. Raises ``BrokenGame``.
-    """
+    """Return the description of a class's games. Messages call the game ``name``. Raises ``BrokenGame``."""
     if unknown := misspelt(game, Game):
         raise BrokenGame(f"{name}.{unknown[0]} is nothing that a game has.", hint=misspelling_hint(*unknown))
     for method in METHODS:
@@ -274,10 +262,7 @@ class GameTable(Table):
         return self._truncated.copy()
 
     def history(self, slot: int) -> list[int]:
-        """See ``Table.history``.
-
-        Chance is not in it, because the seed decides chance.
-        """
+        """See ``Table.history``. Chance is not in it, because the seed decides chance."""
         return self._histories[slot].copy()
 
     def _play(self, slot: int, action: int) -> None:
@@ -357,10 +342,7 @@ class GameTable(Table):
         return outcome
 
     def _called(self, slot: int, method: str, function: Callable[..., R], *arguments: Any) -> R:
-        """Call a method of a slot's game.
-
-        Raises ``BrokenGame`` if the method raises.
-        """
+        """Call a method of a slot's game. Raises ``BrokenGame`` if the method raises."""
         try:
             return function(*arguments)
         except Exception as error:  # a user's method may raise anything

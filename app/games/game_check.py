@@ -125,10 +125,7 @@ class _Trial:
         self._found: dict[str, Finding] = {}
 
     def run(self) -> list[Finding]:
-        """Check one rule after the other.
-
-        Rules about finished games are checked only if all games ended.
-        """
+        """Check one rule after the other. Rules about finished games are checked only if all games ended."""
         self._part("reset", self._check_seeds)
         if self._part("play", self._play):
             self._part("outcomes", self._check_outcomes)
@@ -177,10 +174,7 @@ class _Trial:
         self._find("reset", "reset() took 1 seed for 2 slots.", "Raise ValueError unless each slot has a seed.")
 
     def _play(self) -> None:
-        """Play all games, and check every position.
-
-        Each step moves in some of the slots only.
-        """
+        """Play all games, and check every position. Each step moves in some of the slots only."""
         table, games = self._table, self._games
         table.reset(np.arange(len(games)), [game.seed for game in games])
         while len(live := np.flatnonzero(self._seats(table, len(games)) != FINISHED)):
@@ -288,10 +282,7 @@ class _Trial:
         raise _Fault
 
     def _step(self, slots: Indices, actions: NDArray[np.int32], obs: Observations, mask: Mask) -> None:
-        """Play ``actions`` and record the rows.
-
-        The games of other slots have to stay as they are.
-        """
+        """Play ``actions`` and record the rows. The games of other slots have to stay as they are."""
         table, games, seats = self._table, self._games, self._table.seats()
         before = [list(table.history(slot)) for slot in range(len(games))]
         returned, legal = table.observe(slots)
@@ -374,10 +365,7 @@ class _Trial:
             self._find("scale", what, hint)
 
     def _play_again(self) -> None:
-        """Play each game alone, all in one slot.
-
-        Rows and outcomes have to be the same.
-        """
+        """Play each game alone, all in one slot. Rows and outcomes have to be the same."""
         table, slot = open_table(self._config, 1), np.zeros(1, dtype=np.int64)
         for game in self._games:
             table.reset(slot, [game.seed])

@@ -35,10 +35,7 @@ def go(board_size: int = 19) -> Codec:
 
 LARGEST = 19
 _MARKS = np.random.default_rng(0).integers(2**16, size=(2, LARGEST * (LARGEST + 1)), dtype=np.uint16)
-"""Random numbers by seat and bit (Zobrist, 1970).
-
-A position's mark is the exclusive or of its stones' numbers.
-"""
+"""Random numbers by seat and bit (Zobrist, 1970). A position's mark is the exclusive or of its stones' numbers."""
 _WORD = 64  # bits
 _ONE, _NONE = np.uint64(1), np.uint64(0)
 _BOARD, _FREE, _POINT, _TAKEN, _CHAIN, _REST, _LEGAL = range(7)  # working sets of a turn; _FREE: empty points
@@ -46,10 +43,7 @@ _BOARD, _FREE, _POINT, _TAKEN, _CHAIN, _REST, _LEGAL = range(7)  # working sets 
 
 @cache
 def go_rules(board_size: int = LARGEST, komi: float = 7.5, max_game_length: int = 2 * LARGEST**2) -> BoardRules:
-    """Return the rules on a board of ``board_size`` x ``board_size`` points.
-
-    Raises ``UnknownGame``.
-    """
+    """Return the rules on a board of ``board_size`` x ``board_size`` points. Raises ``UnknownGame``."""
     if not 2 <= board_size <= LARGEST:
         raise UnknownGame(f"No Go on a board of size {board_size}.", hint=f"Set board_size to 2 to {LARGEST}.")
     codec, longest = go(board_size), max(max_game_length, 2)
@@ -84,10 +78,7 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 
 @inlined
 def _turn(game: np.void, action: int, limit: int, side: int, sets: Words) -> None:  # noqa: C901 - the rules of a turn
-    """Place the mover's stone or pass.
-
-    The game ends if the rules say so, or at the limit.
-    """
+    """Place the mover's stone or pass. The game ends if the rules say so, or at the limit."""
     mover, played, passing = int(game["mover"]), write_move(game, action), side * side
     moves, marks, stones, taken = game["moves"], game["marks"], game["stones"], sets[_TAKEN]
     mark, repeated = marks[played - 1], False
@@ -244,10 +235,7 @@ def _holds(points: Words, bit: int) -> np.uint64:
 
 @kernel
 def _near(points: Words, word: int, side: int) -> np.uint64:
-    """Return a word of the neighbours of points.
-
-    Some are bits between the rows, or beyond the board.
-    """
+    """Return a word of the neighbours of points. Some are bits between the rows, or beyond the board."""
     before, here, after = points[word - 1], points[word], points[word + 1]
     row, back = np.uint64(side + 1), np.uint64(_WORD - side - 1)
     last = np.uint64(_WORD - 1)

@@ -38,10 +38,7 @@ COLOUR = 3
 EMPTY = SEATS * COLOUR
 WINNER = EMPTY + 1  # the stone that joined both edges, which is in no plane
 _PLANES = np.array([COLOUR, COLOUR + FIRST, COLOUR + SECOND, FREE, FIRST, SECOND, EMPTY, WINNER])
-"""The second seat's plane for each value of a cell.
-
-The first seat's plane is the value itself.
-"""
+"""The second seat's plane for each value of a cell. The first seat's plane is the value itself."""
 _NEIGHBOURS = np.array([(-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0)])
 
 
@@ -67,10 +64,7 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 
 @inlined
 def _place(game: np.void, action: int, limit: int, found: Indices) -> None:
-    """Place the mover's stone.
-
-    The game ends if the stone joins both edges, or at the limit.
-    """
+    """Place the mover's stone. The game ends if the stone joins both edges, or at the limit."""
     cells, mover, played = game["cells"], int(game["mover"]), write_move(game, action)
     side, colour = len(cells), COLOUR * mover
     along, across = action // side, action % side  # from the mover's first edge to the second, and from left to right

@@ -49,10 +49,7 @@ NOTATIONS: dict[tuple[str, EngineProtocol], MoveText] = {
     ("chess", "uci"): _squares,
     ("shogi", "usi"): _usi,
 }
-"""Writers of moves, by OpenSpiel's name of the game and protocol.
-
-A seat's actions have the game's own numbers.
-"""
+"""Writers of moves, by OpenSpiel's name of the game and protocol. A seat's actions have the game's own numbers."""
 
 _VARIABLE = frozenset({"board_size", "komi", "max_game_length"})
 """Game options that engines are given, or need not know."""
@@ -70,10 +67,7 @@ class Notation(Protocol):
 
 
 def notation_of(config: GameConfig, protocol: EngineProtocol) -> Notation:
-    """Return the notation of a configuration's game.
-
-    Raises ``NoNotation`` or ``UnknownGame``.
-    """
+    """Return the notation of a configuration's game. Raises ``NoNotation`` or ``UnknownGame``."""
     shogi = own_shogi(config)
     return ShogiNotation(shogi) if shogi is not None and protocol == "usi" else OpenSpielNotation(config, protocol)
 

@@ -1,7 +1,4 @@
-"""Tables of OpenSpiel games.
-
-They use OpenSpiel's fast observers, and ask a state for its legal actions once.
-"""
+"""Tables of OpenSpiel games. They use OpenSpiel's fast observers, and ask a state for its legal actions once."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -52,10 +49,7 @@ def players_of(game: str) -> int | None:
 
 
 def load_game(game: str, players: int) -> Any:
-    """Load an OpenSpiel game.
-
-    Raises ``UnknownGame`` if it cannot be played here.
-    """
+    """Load an OpenSpiel game. Raises ``UnknownGame`` if it cannot be played here."""
     name, known = game.partition("(")[0], pyspiel.registered_names()
     if name not in known:  # OpenSpiel's own error lists all of its games
         near = get_close_matches(name, known)
@@ -204,10 +198,7 @@ class Rules:
         return states_told_apart(self.game, see, seed)
 
     def masks(self, legal: Sequence[Sequence[int]], seats: Seats) -> Mask:
-        """Return masks [K, A] of the legal actions of ``seats`` [K].
-
-        ``legal`` has the game's own numbers.
-        """
+        """Return masks [K, A] of the legal actions of ``seats`` [K]. ``legal`` has the game's own numbers."""
         counts = list(map(len, legal))
         flat = np.fromiter(chain.from_iterable(legal), dtype=np.int64, count=sum(counts))
         rows = np.repeat(np.arange(len(legal)), counts)

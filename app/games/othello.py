@@ -103,10 +103,7 @@ def _show(games: NDArray[np.void], slots: Indices, seats: Seats, views: NDArray[
 
 @kernel
 def legal(mine: np.uint64, theirs: np.uint64) -> np.uint64:
-    """Return my legal cells.
-
-    They are the empty ends of runs of the opponent's discs that begin beside mine.
-    """
+    """Return my legal cells. They are the empty ends of runs of the opponent's discs that begin beside mine."""
     moves = _NONE
     for k in range(len(_STEPS)):
         moves |= _rotated(_run(mine, theirs & _BETWEEN[k], _STEPS[k]), _STEPS[k])

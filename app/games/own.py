@@ -56,10 +56,7 @@ def open_own(config: GameConfig, slots: int) -> Table:
 
 
 def own_checker(config: GameConfig) -> Checker:
-    """Return the parity checker of a user-defined game.
-
-    It is the game's own checker, or a replay.
-    """
+    """Return the parity checker of a user-defined game. It is the game's own checker, or a replay."""
     make = getattr(open_own(config, 0), "checker", None)
     if make is None:
         return ReplayChecker(lambda: open_own(config, 1))
@@ -110,19 +107,13 @@ def _table(config: GameConfig, slots: int) -> Table:
 
 @cache
 def _class_spec(game: type[Game], name: str) -> TableSpec:
-    """Return the description of a class's games.
-
-    Its scale is the one that they imply, unless the class has one.
-    """
+    """Return the description of a class's games. Its scale is the one that they imply, unless the class has one."""
     spec = game_spec(game, name)
     return spec if game.scale is not None else replace(spec, scale=implied_scale(game, spec, name))
 
 
 def _checked(table: Any, name: str) -> Table:
-    """Return a factory's result if it is a complete table.
-
-    Raises ``BrokenGame`` if anything is missing or wrong.
-    """
+    """Return a factory's result if it is a complete table. Raises ``BrokenGame`` if anything is missing or wrong."""
     spec = getattr(table, "spec", None)
     methods = (*TABLE_METHODS, *SEARCH_METHODS) if getattr(spec, "searchable", False) else TABLE_METHODS
     if missing := [method for method in methods if not callable(getattr(table, method, None))]:

@@ -39,10 +39,7 @@ class Checker(Protocol):
     """Compares recorded games with another play of them."""
 
     against: str
-    """Name of the rules that play the games again.
-
-    It is for people, and has at most 100 characters.
-    """
+    """Name of the rules that play the games again. It is for people, and has at most 100 characters."""
 
     def failures(self, record: GameRecord) -> Sequence[str]:
         """Return a message for each difference between a record and its replay."""
@@ -68,10 +65,7 @@ class ReplayedGame:
 
 
 class IllegalMove(ValueError):
-    """A recorded move that OpenSpiel does not allow.
-
-    Its message becomes a parity failure.
-    """
+    """A recorded move that OpenSpiel does not allow. Its message becomes a parity failure."""
 
 
 class ParityChecker(Checker):

@@ -146,10 +146,7 @@ def _shipped(game: str, name: str) -> Callable[[], Any]:
 
 
 def _spec(env: Any, game: str, rules_version: str) -> TableSpec:
-    """Return an environment's description.
-
-    Raises ``UnknownGame`` for an environment that cannot be played here.
-    """
+    """Return an environment's description. Raises ``UnknownGame`` for an environment that cannot be played here."""
     agents = env.possible_agents
     spaces = [(env.observation_space(agent), env.action_space(agent)) for agent in agents]
     seen, actions = spaces[0]
@@ -182,10 +179,7 @@ def _spec(env: Any, game: str, rules_version: str) -> TableSpec:
 
 
 def _channels_first(observation: NDArray[Any]) -> NDArray[Any]:
-    """Return an image [H, W, C] as planes [C, H, W].
-
-    Other shapes are returned unchanged.
-    """
+    """Return an image [H, W, C] as planes [C, H, W]. Other shapes are returned unchanged."""
     return observation.transpose(2, 0, 1) if observation.ndim == 3 else observation
 
 

@@ -29,10 +29,7 @@ from app.games.table import FINISHED
 from app.games.tic_tac_toe import LINES
 
 NOBODY = -1
-"""Mover of a ply that no seat played.
-
-Such a ply is the beginning of a game, or a deal of cards.
-"""
+"""Mover of a ply that no seat played. Such a ply is the beginning of a game, or a deal of cards."""
 
 Cell = tuple[int, int]
 """Row and column."""
@@ -40,10 +37,7 @@ Cell = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Ply:
-    """A position's place in a history, and the move that led there.
-
-    The move includes the chance that follows it.
-    """
+    """A position's place in a history, and the move that led there. The move includes the chance that follows it."""
 
     played: int  # entries of the history up to the position
     mover: int  # a seat, or NOBODY
@@ -114,10 +108,7 @@ class Spectator(Protocol):
         ...
 
     def names(self, history: Sequence[int], actions: Sequence[int]) -> list[str]:
-        """Return texts of actions after a history.
-
-        ``actions`` have the numbers of the seat to move.
-        """
+        """Return texts of actions after a history. ``actions`` have the numbers of the seat to move."""
         ...
 
 
@@ -157,10 +148,7 @@ _HEX = np.array([1, 1, 1, 1, EMPTY, 0, 0, 0, 0], dtype=np.int8)
 
 
 class OpenSpielSpectator(Spectator):
-    """Games that have OpenSpiel's action numbers.
-
-    They are OpenSpiel's games, and board games by our own rules.
-    """
+    """Games that have OpenSpiel's action numbers. They are OpenSpiel's games, and board games by our own rules."""
 
     def __init__(self, config: GameConfig) -> None:
         self._rules = openspiel_rules(config)
@@ -247,10 +235,7 @@ class OpenSpielSpectator(Spectator):
 
 
 class ShogiSpectator(Spectator):
-    """Shogi and minishogi by our own rules.
-
-    Texts of moves are those of USI.
-    """
+    """Shogi and minishogi by our own rules. Texts of moves are those of USI."""
 
     def __init__(self, rules: ShogiRules) -> None:
         self._variant, self._numbering = rules.variant, rules.numbering
@@ -331,10 +316,7 @@ def card_name(card: int) -> str:
 
 
 def _dealt(deck: Sequence[int], direction: int, options: int) -> Any:
-    """Return the record of a hand.
-
-    Card k of ``deck`` was dealt to seat k mod 4.
-    """
+    """Return the record of a hand. Card k of ``deck`` was dealt to seat k mod 4."""
     game = np.zeros(1, dtype=GAME)[0]
     for k, card in enumerate(deck):
         game["hand"][k % SEATS] |= 1 << card

@@ -21,10 +21,7 @@ class NoSolver(FlyballError):
 
 
 class Solver(Protocol):
-    """Solver of positions of one game for two.
-
-    Actions have the rules' numbers, which both seats share.
-    """
+    """Solver of positions of one game for two. Actions have the rules' numbers, which both seats share."""
 
     lengths: tuple[int, int]  # fewest and most moves before a position that tests are drawn from
 
@@ -35,10 +32,7 @@ class Solver(Protocol):
         """
 
     def optimal(self, history: Sequence[int]) -> frozenset[int]:
-        """Return the actions that keep the position's value.
-
-        This can be faster than ``values``.
-        """
+        """Return the actions that keep the position's value. This can be faster than ``values``."""
 
     def quiet(self, history: Sequence[int]) -> bool:
         """Return whether neither side could win at once, if to move."""
@@ -49,10 +43,7 @@ SOLVERS: dict[str, Callable[[], Solver]] = {"connect_four": ConnectFourSolver, "
 
 
 def solver_for(config: GameConfig) -> Solver:
-    """Return the solver of a configuration's game.
-
-    A process has one solver of each game. Raises ``NoSolver``.
-    """
+    """Return the solver of a configuration's game. A process has one solver of each game. Raises ``NoSolver``."""
     name = config.game.partition("(")[0]
     if name not in SOLVERS or is_own(config.game) or config.max_moves is not None or not _usual(config.game, name):
         raise NoSolver(

@@ -70,10 +70,7 @@ def _level_faults(levels: Any) -> Iterator[Finding]:
 
 
 def are_planes(planes: Any) -> bool:
-    """Return whether a value is a tuple (C, H, W).
-
-    A list would never equal the tuple in a model's manifest.
-    """
+    """Return whether a value is a tuple (C, H, W). A list would never equal the tuple in a model's manifest."""
     return type(planes) is tuple and len(planes) == 3 and all(type(one) is int and one >= 1 for one in planes)
 
 

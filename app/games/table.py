@@ -1,7 +1,4 @@
-"""The interface of game rules, for many games at once.
-
-Games are seen by the seats to move.
-"""
+"""The interface of game rules, for many games at once. Games are seen by the seats to move."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -98,10 +95,7 @@ class TableSpec:
         return self.levels.get(self.bot(HEURISTIC))
 
     def bot(self, name: str) -> str:
-        """Return a player's name as in ``bots``.
-
-        ``HEURISTIC`` becomes ``NORMAL`` if the game has that level.
-        """
+        """Return a player's name as in ``bots``. ``HEURISTIC`` becomes ``NORMAL`` if the game has that level."""
         return NORMAL if name == HEURISTIC and NORMAL in self.levels else name
 
 
@@ -127,10 +121,7 @@ class Table(Protocol):
         """Return the seat to move in every slot [N], or ``FINISHED``."""
 
     def observe(self, slots: Indices) -> tuple[Observations, Mask]:
-        """Return observations [K, D] and legal masks [K, A] for ``slots`` [K].
-
-        They are those of the seats to move.
-        """
+        """Return observations [K, D] and legal masks [K, A] for ``slots`` [K]. They are those of the seats to move."""
 
     def view(self, slots: Indices, seats: Seats) -> Observations:
         """Return observations [K, D] of any seats [K].
@@ -139,10 +130,7 @@ class Table(Protocol):
         """
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
-        """Play ``actions`` [K] in distinct ``slots`` [K], then chance and forced moves.
-
-        Raises ``IllegalAction``.
-        """
+        """Play ``actions`` [K] in distinct ``slots`` [K], then chance and forced moves. Raises ``IllegalAction``."""
 
     def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:  # noqa: ARG002
         """Copy the games in slots ``sources`` [K] into ``targets`` [K].
@@ -185,7 +173,4 @@ class Table(Protocol):
         """Return which games [N] were cut off at the move limit."""
 
     def history(self, slot: int) -> list[int]:
-        """Return a game's actions in the rules' numbers.
-
-        Chance and forced moves are included.
-        """
+        """Return a game's actions in the rules' numbers. Chance and forced moves are included."""

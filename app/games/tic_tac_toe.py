@@ -37,10 +37,7 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 
 @inlined
 def _mark(game: np.void, action: int, limit: int) -> None:
-    """Mark a cell for the mover.
-
-    The game ends if it is won or full, or at the limit.
-    """
+    """Mark a cell for the mover. The game ends if it is won or full, or at the limit."""
     mover, played, cells = int(game["mover"]), write_move(game, action), game["pieces"].ravel()
     cells[action], game["open"][action] = mover, 0
     game["mover"] = 1 - mover

@@ -14,10 +14,7 @@ from app.games.table import Floats, Indices, Mask, Seats
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Played:
-    """M cards played in K positions.
-
-    They are sorted by position, then by order of play.
-    """
+    """M cards played in K positions. They are sorted by position, then by order of play."""
 
     row: Indices  # [M] the position, 0 … K - 1
     card: Indices  # [M] suit x 13 + rank

@@ -79,10 +79,7 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 
 @inlined
 def _act(game: np.void, action: int, limit: int) -> None:
-    """Choose a board, or mark a cell of the board.
-
-    The game ends if it is won or full, or at the limit.
-    """
+    """Choose a board, or mark a cell of the board. The game ends if it is won or full, or at the limit."""
     mover, played, board = int(game["mover"]), write_move(game, action), int(game["board"])
     cells, owners = game["cells"], game["owners"]
     won = over = False

@@ -43,10 +43,7 @@ class BadEnvironment(FlyballError):
 
 
 Observations = Any
-"""A batch of N observations.
-
-It is an array [N, ...], or as the environment's space batches them.
-"""
+"""A batch of N observations. It is an array [N, ...], or as the environment's space batches them."""
 
 Actor = Callable[[Observations], NDArray[Any]]
 """Choice of the actions [N, ...] for a batch of observations."""
@@ -83,10 +80,7 @@ class GymnasiumEnvironments:
         self.action_space = vector.single_action_space
 
     def reset(self, seed: int) -> Any:
-        """Reset all environments; return the first observations.
-
-        Environment i gets the seed ``seed`` + i.
-        """
+        """Reset all environments; return the first observations. Environment i gets the seed ``seed`` + i."""
         with _running(self._name):
             return self._vector.reset(seed=seed)[0]
 

@@ -121,10 +121,7 @@ def load_policy(name: str, request: PolicyRequest) -> EnvironmentPolicy:
 
 
 def fingerprint(source: str | None) -> str | None:
-    """Return the SHA-256 of a policy's file.
-
-    Return None when ``source`` is not a file.
-    """
+    """Return the SHA-256 of a policy's file. Return None when ``source`` is not a file."""
     if source is None or not Path(source).is_file():
         return None
     return sha256(Path(source).read_bytes()).hexdigest()
@@ -154,10 +151,7 @@ class PolicyManifest(Settings):
 
 
 class Perceptron:
-    """A perceptron from a safetensors file (format: see the module).
-
-    Raises ``BadPolicy`` or ``UnusableFile``.
-    """
+    """A perceptron from a safetensors file (format: see the module). Raises ``BadPolicy`` or ``UnusableFile``."""
 
     def __init__(self, request: PolicyRequest) -> None:
         path = Path(request.source or "")
@@ -259,10 +253,7 @@ def coded_actor(policy: EnvironmentPolicy, codec: str, space: Any, seed: int) ->
 
 
 def default_codec(action_space: Any) -> str:
-    """Return the codec for logits or means over an action space.
-
-    Raises ``UnsuitedCodec``.
-    """
+    """Return the codec for logits or means over an action space. Raises ``UnsuitedCodec``."""
     return "clip" if _kind(action_space) == "Box" else "greedy"
 
 

@@ -44,10 +44,7 @@ class _Line(NamedTuple):
 
 
 def export_lines(reader: JournalReader, after: int = 0) -> Iterator[bytes]:
-    """Iterate over all events after a position, one line each.
-
-    Raises ``DamagedRecord`` or ``MissingEvents``.
-    """
+    """Iterate over all events after a position, one line each. Raises ``DamagedRecord`` or ``MissingEvents``."""
     while (chunk := reader.read(after)).position > after:
         for record in chunk.records:
             yield from _lines_of(record, after)

@@ -236,10 +236,7 @@ def _copy_records(old: sqlite3.Connection, db: sqlite3.Connection, archived: int
 
 
 def _copy_landmarks(old: sqlite3.Connection, db: sqlite3.Connection, archived: int, lost: list[str]) -> None:
-    """Copy the sound landmarks whose records are archived.
-
-    Descriptions of lost landmarks are added to ``lost``.
-    """
+    """Copy the sound landmarks whose records are archived. Descriptions of lost landmarks are added to ``lost``."""
     try:
         for row in old.execute("SELECT first, head, bodies FROM landmarks WHERE first <= ?", (archived,)):
             try:

@@ -56,10 +56,7 @@ class StorageError(FlyballError):
 
 
 class StorageFull(StorageError):
-    """The disk is full, or a size limit is reached.
-
-    Acknowledged events are safe.
-    """
+    """The disk is full, or a size limit is reached. Acknowledged events are safe."""
 
 
 class StorageInUse(StorageError):
@@ -190,10 +187,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write in one transaction.
-
-        The transaction is committed on leaving and rolled back on an error.
-        """
+        """Write in one transaction. The transaction is committed on leaving and rolled back on an error."""
         self.check()
         try:
             try:
@@ -480,10 +474,7 @@ def _explain(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> StorageEr
 
 
 def _has_room(path: Path) -> bool:
-    """Return whether the disk has room.
-
-    SQLite may report a full disk as an I/O error.
-    """
+    """Return whether the disk has room. SQLite may report a full disk as an I/O error."""
     try:
         found = os.statvfs(path.parent)
     except OSError:

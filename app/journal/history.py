@@ -85,8 +85,5 @@ def past_settings(journal: JournalReader) -> Generator[RunSettings, None, None]:
 
 
 def last_settings(journal: JournalReader) -> RunSettings | None:
-    """Return the settings in force; None in a new journal.
-
-    Raises ``ForeignSettings``; see ``past_settings``.
-    """
+    """Return the settings in force; None in a new journal. Raises ``ForeignSettings``; see ``past_settings``."""
     return next(past_settings(journal), None)

@@ -10,10 +10,7 @@ from app.journal.queries import MARKS_KEPT, check_order, has_landmark, landmark_
 
 
 class MemoryJournal:
-    """A journal that lives as long as the object.
-
-    Records are kept as bytes, so they are read as from a disk.
-    """
+    """A journal that lives as long as the object. Records are kept as bytes, so they are read as from a disk."""
 
     def __init__(self) -> None:
         self.head = 0

@@ -59,10 +59,7 @@ class SqliteOutbox:
 
 
 def key_of(frame: bytes) -> tuple[int, int]:
-    """Return the (epoch, base) that identifies a producer's frame.
-
-    Raises ``DamagedFrame``.
-    """
+    """Return the (epoch, base) that identifies a producer's frame. Raises ``DamagedFrame``."""
     parsed = Frame.parse(frame)
     return parsed.epoch, parsed.base
 

@@ -85,10 +85,7 @@ FORMAT = Format(
 
 
 def save_row(db: sqlite3.Connection, table: str, *values: str | int | bytes) -> None:
-    """Insert or replace a row with its checksum.
-
-    The table is one of those in ``COLUMNS``.
-    """
+    """Insert or replace a row with its checksum. The table is one of those in ``COLUMNS``."""
     db.execute(_saving(table), (*values, checksum_of(table, *values)))
 
 
@@ -124,10 +121,7 @@ def verified_rows(
 
 
 def checksum_of(table: str, *values: object) -> int:
-    """Return the CRC-32 of a table's name and a row's values.
-
-    The values' types count, too.
-    """
+    """Return the CRC-32 of a table's name and a row's values. The values' types count, too."""
     total = crc32(table.encode())
     for value in values:
         raw = value if isinstance(value, bytes) else str(value).encode()
@@ -141,10 +135,7 @@ def has_landmark(record: Record) -> bool:
 
 
 def landmark_in(records: Iterable[Record], event_type: str) -> int:
-    """Return the position of a type's last event; 0 without one.
-
-    ``records`` come latest first.
-    """
+    """Return the position of a type's last event; 0 without one. ``records`` come latest first."""
     for record in records:
         frame = record.frame
         if event_type in frame.types:

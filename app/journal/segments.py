@@ -296,10 +296,7 @@ class Archive:
                 upto = record.first - 1
 
     def damage(self) -> Iterator[FlyballError]:
-        """Iterate over missing and changed segments.
-
-        Each file is read as a whole. Damaged rows are left out.
-        """
+        """Iterate over missing and changed segments. Each file is read as a whole. Damaged rows are left out."""
         yield from self.missing()
         for row in self._kept():
             path = self.folder / row.name

@@ -1,7 +1,4 @@
-"""The journal in a SQLite file.
-
-A row holds a frame, a transaction a group of frames.
-"""
+"""The journal in a SQLite file. A row holds a frame, a transaction a group of frames."""
 
 import sqlite3
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
@@ -133,10 +130,7 @@ class _JournalTables:
         return read_snapshot(self.archive.folder, min(upto, self.head), self.head_at)
 
     def head_at(self, position: int) -> bytes | None:
-        """Return the header of the record that ends at a position.
-
-        Returns None if no record ends there.
-        """
+        """Return the header of the record that ends at a position. Returns None if no record ends there."""
         record = next(self.headers_back(position), None)
         return record.raw if record and record.last == position else None
 
@@ -184,10 +178,7 @@ class _JournalTables:
         return row[0] if row else None
 
     def _check_end(self, after: int) -> None:
-        """Refuse a damaged index that hides later records.
-
-        Otherwise readers would miss these records.
-        """
+        """Refuse a damaged index that hides later records. Otherwise readers would miss these records."""
         query = "SELECT max(first), EXISTS (SELECT 1 FROM frames WHERE first > ?) FROM frames"
         last, found = self._connection.execute(query, (after,)).fetchone()
         if last is not None and last > after and not found:
@@ -340,10 +331,7 @@ class SqliteJournal(_JournalTables):
         self._wal_pages += len(gone) and PAGES_PER_COMMIT + len(gone) // 4
 
     def shrink(self) -> None:
-        """Delete all archived live records, and shrink the file.
-
-        This takes seconds per gigabyte that is left.
-        """
+        """Delete all archived live records, and shrink the file. This takes seconds per gigabyte that is left."""
         while not self._trimmed:
             self.rest()
         self._db.shrink()
@@ -355,10 +343,7 @@ class SqliteJournal(_JournalTables):
 
 
 class SqliteJournalReader(_JournalTables):
-    """Reads a journal file, also while a broker writes it.
-
-    Raises what ``open_read_only`` raises.
-    """
+    """Reads a journal file, also while a broker writes it. Raises what ``open_read_only`` raises."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, open_read_only(path, queries.FORMAT))

@@ -1,7 +1,4 @@
-"""State store in SQLite: rows of a daemon's state, and their cursor.
-
-Rows and cursor are saved together.
-"""
+"""State store in SQLite: rows of a daemon's state, and their cursor. Rows and cursor are saved together."""
 
 import sqlite3
 from collections.abc import Mapping

@@ -81,10 +81,7 @@ class AdapterFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other processes from adding and deleting adapters in the context.
-
-        Raises ``UnusableFile``.
-        """
+        """Keep other processes from adding and deleting adapters in the context. Raises ``UnusableFile``."""
         with writing(self.path), (self.path / _LOCKS / _ALL).open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

@@ -63,10 +63,7 @@ def find_base(name: str) -> Path:
 
 
 def fingerprint_of(folder: Path) -> str:
-    """Return the SHA-256 of a base model's files in a folder.
-
-    It covers configuration, tokenizer and weights.
-    """
+    """Return the SHA-256 of a base model's files in a folder. It covers configuration, tokenizer and weights."""
     whole = sha256()
     for path in sorted({path for pattern in _HASHED for path in folder.glob(pattern)}):
         part = sha256()

@@ -50,10 +50,7 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BaseModel(Vocabulary):
-    """A causal language model with its tokenizer.
-
-    ``model`` is a model of ``transformers``, in evaluation mode.
-    """
+    """A causal language model with its tokenizer. ``model`` is a model of ``transformers``, in evaluation mode."""
 
     model: Any
 
@@ -62,10 +59,7 @@ _VOCABULARIES: dict[tuple[BlobStore, str | None, str], Vocabulary] = {}
 
 
 def train_tokenizer(texts: Iterable[str], size: int) -> Any:
-    """Return a byte-level BPE tokenizer of at most ``size`` tokens.
-
-    It can encode every text.
-    """
+    """Return a byte-level BPE tokenizer of at most ``size`` tokens. It can encode every text."""
     require_packages()
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -81,10 +75,7 @@ def train_tokenizer(texts: Iterable[str], size: int) -> Any:
 
 
 def draw_base(tokenizer: Any, seed: int, *, layers: int = 4, width: int = 128, heads: int = 4) -> BaseModel:
-    """Return a Llama with random weights for a tokenizer.
-
-    By default it has about 0.7 million parameters.
-    """
+    """Return a Llama with random weights for a tokenizer. By default it has about 0.7 million parameters."""
     require_packages()
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -210,10 +201,7 @@ def place_base(store: BlobStore, name: str | None, fingerprint: str, folder: Pat
 
 
 def load_base(name: str) -> BaseModel:
-    """Return the user's base model, by folder or hub name.
-
-    See ``find_base``. Raises ``NoBaseModel``.
-    """
+    """Return the user's base model, by folder or hub name. See ``find_base``. Raises ``NoBaseModel``."""
     folder = find_base(name)
     from transformers import AutoModelForCausalLM
 
@@ -242,10 +230,7 @@ def vocabulary_of(store: BlobStore, name: str | None, fingerprint: str) -> Vocab
 
 
 def check_fingerprint(name: str, found: str, wanted: str) -> None:
-    """Check that the user's base model is the run's original one.
-
-    Raises ``NoBaseModel``.
-    """
+    """Check that the user's base model is the run's original one. Raises ``NoBaseModel``."""
     if found != wanted:
         raise NoBaseModel(
             f"MODEL_MISMATCH: the base model {name!r} is {found}, and the run was begun with {wanted}.",

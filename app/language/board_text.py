@@ -47,10 +47,7 @@ BOARDS = {
 
 
 class BoardText(TextTable):
-    """N board games at once as text.
-
-    An answer is the number of an action, counted from 1.
-    """
+    """N board games at once as text. An answer is the number of an action, counted from 1."""
 
     def __init__(self, words: BoardWords, slots: int, max_moves: int | None = None) -> None:
         self._table, self._words = BoardTable(words.rules, slots, max_moves), words
@@ -128,10 +125,7 @@ class BoardText(TextTable):
         return np.asarray(self._table.seats() != FINISHED)
 
     def scores(self) -> NDArray[np.float32]:
-        """See ``TextTable.scores``.
-
-        A win is 1, a draw 0, a loss -1.
-        """
+        """See ``TextTable.scores``. A win is 1, a draw 0, a loss -1."""
         return self._table.returns()
 
     def returns(self) -> NDArray[np.float32]:

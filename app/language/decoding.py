@@ -69,10 +69,7 @@ class Row:
             self.cursor.take(token)
 
     def _take_without_choice(self, cursor: Cursor) -> None:
-        """Append tokens while only one is allowed.
-
-        Their log-probabilities are 0.
-        """
+        """Append tokens while only one is allowed. Their log-probabilities are 0."""
         while len(cursor.allowed) == 1:
             self._append(cursor.allowed[0], 0.0)
         if not cursor.allowed:

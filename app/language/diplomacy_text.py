@@ -1,7 +1,4 @@
-"""Diplomacy as a text game.
-
-All powers order at once, and each power orders one unit after the other.
-"""
+"""Diplomacy as a text game. All powers order at once, and each power orders one unit after the other."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -36,10 +33,7 @@ MATERIAL, PLACED = "material", "placed"
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A map with the end and the scoring of its games.
-
-    A game string can set the fields in ``OPTIONS``.
-    """
+    """A map with the end and the scoring of its games. A game string can set the fields in ``OPTIONS``."""
 
     board: Map
     shown: int  # the number of past phases in a prompt
@@ -96,10 +90,7 @@ VARIANTS = {
 
 @dataclass(frozen=True, slots=True)
 class PowerOrders(Answers):
-    """The legal orders of a power.
-
-    An answer has a line for each order, and then the closing tag.
-    """
+    """The legal orders of a power. An answer has a line for each order, and then the closing tag."""
 
     position: Position
     power: int

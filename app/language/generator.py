@@ -26,10 +26,7 @@ Ids = Sequence[int]
 
 
 class ModelMismatch(FlyballError):
-    """A loaded model that is not the requested one.
-
-    No game may be played by it.
-    """
+    """A loaded model that is not the requested one. No game may be played by it."""
 
 
 class UnknownAdapter(FlyballError):
@@ -43,10 +40,7 @@ class UnknownAdapter(FlyballError):
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter from the store.
-
-    Its name holds the hash of its content, so a name always means the same adapter.
-    """
+    """An adapter from the store. Its name holds the hash of its content, so a name always means the same adapter."""
 
     name: str  # CONFIGURATION@SHA-256
     checkpoint: Checkpoint
@@ -87,10 +81,7 @@ class Scorer(Protocol):
     """Source of log-probabilities of texts under an adapter."""
 
     def score(self, texts: Sequence[Ids], adapter: str) -> list[list[float]]:
-        """Return each text's log-probabilities in nats, without its first token.
-
-        Raises ``UnknownAdapter``.
-        """
+        """Return each text's log-probabilities in nats, without its first token. Raises ``UnknownAdapter``."""
         ...
 
 

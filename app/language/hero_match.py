@@ -36,10 +36,7 @@ class AgentStatistics(SeatStatistics):
 
 
 class HeroMatch(Settings):
-    """Results of a hero match.
-
-    Scores and ratings skip pairs of seats of the same agent (clones).
-    """
+    """Results of a hero match. Scores and ratings skip pairs of seats of the same agent (clones)."""
 
     games: int = Field(ge=1)
     wins: int = Field(ge=0, description="games in which one of the hero's seats had the best result alone")
@@ -99,10 +96,7 @@ def play_hero_match(
 def summary(
     tables: Sequence[tuple[str, ...]], hero: str, outcomes: TextOutcomes, seats: Sequence[str], starts: Sequence[int]
 ) -> HeroMatch:
-    """Return the results of games.
-
-    Ranks follow from the games' returns. Points are the games' scores.
-    """
+    """Return the results of games. Ranks follow from the games' returns. Points are the games' scores."""
     returns, scores, final = outcomes.returns, outcomes.scores, ranks(outcomes.returns)
     taken: dict[str, list[tuple[int, int]]] = defaultdict(list)  # games and seats of each agent
     shares = []

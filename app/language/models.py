@@ -116,10 +116,7 @@ class GeneratorCache:
     def get_own(
         self, store: BlobStore, config: GameConfig, models: Sequence[ModelHash], compute: Compute
     ) -> PeftGenerator:
-        """Return a generator in this process, even if there are servers.
-
-        See ``get``.
-        """
+        """Return a generator in this process, even if there are servers. See ``get``."""
 
         def make(fingerprint: str) -> PeftGenerator:
             return PeftGenerator(base_of(store, config, fingerprint), compute)

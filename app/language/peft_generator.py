@@ -72,10 +72,7 @@ class PeftGenerator(Generator):
         return tuple(self._loaded)
 
     def load(self, adapter: Adapter) -> None:
-        """See ``Generator.load``.
-
-        Hash, base model, shapes and numbers are checked before the canary.
-        """
+        """See ``Generator.load``. Hash, base model, shapes and numbers are checked before the canary."""
         if adapter.name in self._loaded:
             self._loaded[adapter.name] = self._loaded.pop(adapter.name)  # now the one used last
             return
@@ -89,10 +86,7 @@ class PeftGenerator(Generator):
             raise
 
     def add(self, name: str, adapter: Adapter) -> None:
-        """Add an adapter to the model under a name.
-
-        Its canary is not checked. Raises ``ModelMismatch``.
-        """
+        """Add an adapter to the model under a name. Its canary is not checked. Raises ``ModelMismatch``."""
         from peft import LoraConfig, get_peft_model_state_dict, set_peft_model_state_dict
 
         lora = adapter.checkpoint.manifest.lora
@@ -137,10 +131,7 @@ class PeftGenerator(Generator):
         yield self.base.model
 
     def arithmetic(self) -> AbstractContextManager[object]:
-        """Return the context for decoding and training.
-
-        See ``app.learning.devices``.
-        """
+        """Return the context for decoding and training. See ``app.learning.devices``."""
         return arithmetic(self.device, self._precision)
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
@@ -158,10 +149,7 @@ class PeftGenerator(Generator):
         return [found[row] for row in range(len(requests))]
 
     def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
-        """See ``Generator.score``.
-
-        The arithmetic is in float32, whatever the precision of answers.
-        """
+        """See ``Generator.score``. The arithmetic is in float32, whatever the precision of answers."""
         scores: list[list[float]] = []
         with torch.inference_mode(), self.active(adapter) as model:
             for text in texts:  # one by one, so that there is no padding
@@ -226,10 +214,7 @@ def batches(rows: Sequence[int], lengths: Sequence[int], most: int = BATCH_TOKEN
 
 
 def check_content(adapter: Adapter, fingerprint: str) -> None:
-    """Check an adapter's hash, base model, rank and numbers before loading.
-
-    Raises ``ModelMismatch``.
-    """
+    """Check an adapter's hash, base model, rank and numbers before loading. Raises ``ModelMismatch``."""
     checkpoint = adapter.checkpoint
     manifest = checkpoint.manifest
     assert manifest.lora is not None

@@ -1,7 +1,4 @@
-"""Rollouts of text games.
-
-In each phase, the turns of all games and seats are answered together.
-"""
+"""Rollouts of text games. In each phase, the turns of all games and seats are answered together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -150,10 +147,7 @@ def _phases(
 
 
 def _submit(table: TextTable, turn: Turn, text: str, seed: int) -> bool:
-    """Play an answer, or a random one if it is not legal.
-
-    Returns whether the answer was legal.
-    """
+    """Play an answer, or a random one if it is not legal. Returns whether the answer was legal."""
     legal = parts_of(turn.answers, text) is not None
     table.submit(turn.slot, turn.seat, text if legal else draw_answer(turn.answers, Random(seed)))
     return legal

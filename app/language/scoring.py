@@ -14,10 +14,7 @@ Ids = Sequence[int]
 
 
 def common_prefix(prompts: Sequence[Ids]) -> int:
-    """Return the number of tokens that all prompts begin with.
-
-    Each prompt keeps at least one token of its own.
-    """
+    """Return the number of tokens that all prompts begin with. Each prompt keeps at least one token of its own."""
     low, high = min(map(list, prompts)), max(map(list, prompts))  # the extremes in lexicographic order differ earliest
     length = next((place for place, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
     return min(length, min(map(len, prompts)) - 1)
@@ -40,10 +37,7 @@ def padded(prompts: Sequence[Ids], prefix: int, device: torch.device) -> tuple[T
 
 
 def prefix_cache(model: Any, prefix: Ids, rows: int, device: torch.device) -> Any:
-    """Return the keys and values of a preamble, repeated for ``rows``.
-
-    Returns None for an empty preamble.
-    """
+    """Return the keys and values of a preamble, repeated for ``rows``. Returns None for an empty preamble."""
     if not prefix:
         return None
     ids = torch.tensor([list(prefix)], device=device)

@@ -92,10 +92,7 @@ class ServedGenerator(Generator):
         return tuple(self._loaded)
 
     def close(self) -> None:
-        """See ``Generator.close``.
-
-        Adapters stay loaded until another generator finds them unused.
-        """
+        """See ``Generator.close``. Adapters stay loaded until another generator finds them unused."""
         self._folder.close()
         for server in self._servers:
             server.close()
@@ -117,10 +114,7 @@ class ServedGenerator(Generator):
             raise
 
     def unload(self, name: str) -> None:
-        """See ``Generator.unload``.
-
-        Servers keep an adapter as long as another process uses it.
-        """
+        """See ``Generator.unload``. Servers keep an adapter as long as another process uses it."""
         if self._loaded.pop(name, None) is None:
             raise UnknownAdapter(name, self.loaded)
         self._folder.release(name)
@@ -188,10 +182,7 @@ class ServedGenerator(Generator):
         return self._zero
 
     def _ask(self, number: int, adapter: Adapter, question: Callable[[TextServer], T]) -> T:
-        """Return a server's answer about an adapter.
-
-        The adapter is loaded again if the server has lost it.
-        """
+        """Return a server's answer about an adapter. The adapter is loaded again if the server has lost it."""
 
         def asked(attempt: int) -> T:
             serving = self._serving
@@ -211,10 +202,7 @@ class ServedGenerator(Generator):
         return self._patiently(asked)
 
     def _load_on_all(self, adapter: Adapter) -> None:
-        """Load an adapter on every server that answers.
-
-        Raises ``NoServer`` if none does, or ``ModelMismatch``.
-        """
+        """Load an adapter on every server that answers. Raises ``NoServer`` if none does, or ``ModelMismatch``."""
         serving, away = [], None
         for server in self._servers:
             try:
@@ -341,10 +329,7 @@ class _Ends(Scorer):
 
 
 def _zero_adapter(like: Adapter) -> Adapter:
-    """Return an all-zero adapter, which answers as the base model.
-
-    It adapts the same modules as ``like``.
-    """
+    """Return an all-zero adapter, which answers as the base model. It adapts the same modules as ``like``."""
     manifest = like.checkpoint.manifest
     assert manifest.lora is not None
     tensors = {

@@ -95,20 +95,14 @@ class TextTable(Protocol):
         """
 
     def pending(self) -> list[Turn]:
-        """Return a turn for each seat that has to answer.
-
-        Slots without a running game have no turns.
-        """
+        """Return a turn for each seat that has to answer. Slots without a running game have no turns."""
         ...
 
     def submit(self, slot: int, seat: int, answer: str) -> None:
         """Take a pending seat's answer. Raises ``IllegalAnswer``."""
 
     def advance(self) -> None:
-        """Play on in each slot whose pending seats have all submitted.
-
-        The other slots wait.
-        """
+        """Play on in each slot whose pending seats have all submitted. The other slots wait."""
 
     def bot(self, name: str, turn: Turn, rng: Random) -> str:
         """Return the answer of a built-in player, which sees the slot's game."""
@@ -119,10 +113,7 @@ class TextTable(Protocol):
         ...
 
     def scores(self) -> NDArray[np.float32]:
-        """Return scores [N, P] in the game's own points.
-
-        Games that are truncated or not over have scores, too.
-        """
+        """Return scores [N, P] in the game's own points. Games that are truncated or not over have scores, too."""
         ...
 
     def returns(self) -> NDArray[np.float32]:
@@ -145,10 +136,7 @@ class TextTable(Protocol):
 
 
 def ranks(scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the final rank of each seat [..., P].
-
-    The best rank is 1. Equal scores share the better rank.
-    """
+    """Return the final rank of each seat [..., P]. The best rank is 1. Equal scores share the better rank."""
     better = scores[..., None, :] > scores[..., :, None]
     return np.asarray(1 + better.sum(axis=-1), dtype=np.int64)
 

@@ -26,10 +26,7 @@ _VERSION_HINT = "Is it a vLLM of the version that the page language.md names?"
 
 
 class NoServer(FlyballError):
-    """A server that is away, overloaded or failing now.
-
-    The request may be repeated.
-    """
+    """A server that is away, overloaded or failing now. The request may be repeated."""
 
 
 class ServerRefused(FlyballError):
@@ -68,10 +65,7 @@ class TextServer:
         self._client.close()
 
     def _was_away(self) -> None:
-        """Forget what is known about the server.
-
-        Another server may answer next at the same address.
-        """
+        """Forget what is known about the server. Another server may answer next at the same address."""
         self.verified, self._is_heated = set(), False
 
     def models(self) -> dict[str, str | None]:
@@ -83,10 +77,7 @@ class TextServer:
             return {str(model["id"]): model.get("root") for model in self._asked("GET", "/v1/models").json()["data"]}
 
     def load(self, name: str, path: str) -> None:
-        """Load an adapter.
-
-        It is no error if another process was faster. Raises ``NoServer`` or ``ServerRefused``.
-        """
+        """Load an adapter. It is no error if another process was faster. Raises ``NoServer`` or ``ServerRefused``."""
         body = {"lora_name": name, "lora_path": path}
         try:
             self._asked("POST", "/v1/load_lora_adapter", body, lasting=(404, 500), hint=_LOAD_HINT)
@@ -95,10 +86,7 @@ class TextServer:
                 raise
 
     def unload(self, name: str, path: str) -> None:
-        """Unload an adapter if it was loaded from ``path``.
-
-        Raises ``NoServer`` or ``ServerRefused``.
-        """
+        """Unload an adapter if it was loaded from ``path``. Raises ``NoServer`` or ``ServerRefused``."""
         self.verified.discard(name)
         if self.models().get(name) == path:
             self._asked("POST", "/v1/unload_lora_adapter", {"lora_name": name}, hint=_LOAD_HINT)

@@ -173,19 +173,13 @@ def _require(condition: bool, complaint: str) -> None:  # noqa: FBT001
 
 
 def put_token_shard(store: BlobStore, shard: TokenShard) -> ShardKey:
-    """Store a shard and return its key.
-
-    The same shard always has the same key.
-    """
+    """Store a shard and return its key. The same shard always has the same key."""
     arrays: dict[str, NDArray[Any]] = {name: np.ascontiguousarray(getattr(shard, name)) for name in TYPES}
     return ShardKey(store.put(with_note(safetensors.numpy.save(arrays), shard.meta.model_dump_json())))
 
 
 def get_token_shard(store: BlobStore, key: ShardKey) -> TokenShard:
-    """Return a shard.
-
-    Raises ``MissingBlob``, or ``DamagedBlob`` if the blob has changed or is no shard of answers.
-    """
+    """Return a shard. Raises ``MissingBlob``, or ``DamagedBlob`` if the blob has changed or is no shard of answers."""
     data = store.get(key)
     try:
         meta = TokenShardMeta.model_validate_json(note_of(data))

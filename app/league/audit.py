@@ -33,10 +33,7 @@ class AuditedMember(NamedTuple):
 
     @property
     def covered(self) -> bool:
-        """True if the two ratings agree within a 95% interval.
-
-        The interval includes the round robin's own error.
-        """
+        """True if the two ratings agree within a 95% interval. The interval includes the round robin's own error."""
         return abs(self.error) <= Z_95 * hypot(self.published.stderr, self.found.stderr)
 
 

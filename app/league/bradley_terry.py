@@ -87,10 +87,7 @@ def fit_bradley_terry(
 
 
 class Quadratic(NamedTuple):
-    """A function at a point: value, gradient [A] and curvature [A, A].
-
-    The curvature is the negative Hessian.
-    """
+    """A function at a point: value, gradient [A] and curvature [A, A]. The curvature is the negative Hessian."""
 
     value: float
     gradient: Floats
@@ -134,10 +131,7 @@ class Scale:
         return strengths
 
     def with_prior(self, strengths: Floats, likelihood: Quadratic) -> Quadratic:
-        """Add the prior to a likelihood of all strengths.
-
-        The anchors are left out.
-        """
+        """Add the prior to a likelihood of all strengths. The anchors are left out."""
         off = strengths[self.free] - self._mean
         curvature = likelihood.curvature[self._both]
         curvature.flat[:: len(off) + 1] += self._precision
@@ -189,10 +183,7 @@ class _Games:
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:
-        """Flat indices [4 M] of the pairs in a matrix of agents.
-
-        The diagonal comes first, then the opponents.
-        """
+        """Flat indices [4 M] of the pairs in a matrix of agents. The diagonal comes first, then the opponents."""
         turned = np.concatenate((self.second, self.first))
         return np.concatenate((self.sides * (self.agents + 1), self.sides * self.agents + turned))
 
@@ -203,10 +194,7 @@ class _Games:
         return replace(self, games=share * self.games, score=share * self.score)
 
     def excess(self, strengths: Floats, misfit: float) -> float:
-        """Return chi-squared over its degrees of freedom, at least 1.
-
-        It allows for the misfit.
-        """
+        """Return chi-squared over its degrees of freedom, at least 1. It allows for the misfit."""
         if not misfit:
             return 1.0
         expected = self._expected(strengths)
@@ -227,10 +215,7 @@ class _Games:
         return Quadratic(value, gradient, self._laplacian(self.games * expected * (1 - expected)))
 
     def information(self, strengths: Floats) -> Floats:
-        """Return the covariance [A, A] of the log-likelihood's gradient.
-
-        It allows for draws and shared openings.
-        """
+        """Return the covariance [A, A] of the log-likelihood's gradient. It allows for draws and shared openings."""
         expected = self._expected(strengths)
         return self._laplacian(self.dispersion * self.games * expected * (1 - expected))
 
@@ -238,10 +223,7 @@ class _Games:
         return _logistic(strengths[self.first] - strengths[self.second])
 
     def _game_variance(self, expected: Floats) -> Floats:
-        """Return the variance of one game's score in each pair [M].
-
-        It is kept above 0.
-        """
+        """Return the variance of one game's score in each pair [M]. It is kept above 0."""
         return np.asarray(np.maximum(self.dispersion * expected * (1 - expected), LEAST_VARIANCE))
 
     def _laplacian(self, weights: Floats) -> Floats:
@@ -256,10 +238,7 @@ def _score_variance(expected: Floats, misfit: float) -> Floats:
 
 
 def _sums(places: NDArray[np.int64], values: Floats, length: int) -> Floats:
-    """Add up the values that share a place.
-
-    Places are below ``length``, which is the length of the result.
-    """
+    """Add up the values that share a place. Places are below ``length``, which is the length of the result."""
     return np.asarray(np.bincount(places, values, length), dtype=np.float64)
 
 

@@ -147,10 +147,7 @@ def dump_league(league: League, run_name: str, config_key: str) -> bytes:
 
 
 def load_league(data: bytes, name: str) -> tuple[League, LeagueMetadata]:
-    """Read a file's content. Raises ``DamagedLeague``.
-
-    The error's message names the file ``name``.
-    """
+    """Read a file's content. Raises ``DamagedLeague``. The error's message names the file ``name``."""
     try:
         document = LeagueDocument.model_validate_json(data)
     except ValidationError as error:

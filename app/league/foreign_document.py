@@ -72,10 +72,7 @@ def translated(document: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[s
 
 
 def _result(result: Any) -> Any:
-    """Return the games and points of ``p1``.
-
-    A number is the score of one game, in [0, 1].
-    """
+    """Return the games and points of ``p1``. A number is the score of one game, in [0, 1]."""
     if isinstance(result, bool) or not isinstance(result, int | float | dict):
         raise UnusableFile(
             f"{result!r} is no result of a league's history.",

@@ -60,10 +60,7 @@ class Agent(Row, frozen=True):
 
 
 def baseline(name: str) -> Agent:
-    """Return a built-in player as an agent without games.
-
-    Only the random bot's rating is known before any game: 0.
-    """
+    """Return a built-in player as an agent without games. Only the random bot's rating is known before any game: 0."""
     if name == RANDOM:
         return Agent(id=name, kind="baseline", elo=Elo(0.0), elo_stderr=0.0)
     return Agent(id=name, kind="baseline")
@@ -108,28 +105,19 @@ class League(Row, frozen=True):
 
     @property
     def best(self) -> Agent | None:
-        """The active checkpoint of the highest rating, the oldest if tied.
-
-        None before any checkpoint is rated.
-        """
+        """The active checkpoint of the highest rating, the oldest if tied. None before any checkpoint is rated."""
         rated = [agent for agent in self.checkpoints if agent.elo is not None]
         return max(rated, key=lambda agent: agent.elo or 0.0, default=None)
 
     def between(self, one: str, other: str) -> PairTotals | None:
-        """Return the games of two agents from the side of ``one``.
-
-        None if they have played no games.
-        """
+        """Return the games of two agents from the side of ``one``. None if they have played no games."""
         if one < other:
             return self.games.get(one, {}).get(other)
         games = self.games.get(other, {}).get(one)
         return games and games.flipped
 
     def lineage(self, agent: Agent) -> tuple[str, ...]:
-        """Return the ids of an agent's known ancestors, nearest first.
-
-        The agent need not be a member.
-        """
+        """Return the ids of an agent's known ancestors, nearest first. The agent need not be a member."""
         found: list[str] = []
         parent = agent.parent
         while parent is not None and parent not in found:
@@ -143,10 +131,7 @@ class League(Row, frozen=True):
         return self.replace(agents={**self.agents, agent.id: agent})
 
     def with_baselines(self, names: Iterable[str]) -> Self:
-        """Return the league with exactly these built-in players.
-
-        Ratings of kept players and all games stay.
-        """
+        """Return the league with exactly these built-in players. Ratings of kept players and all games stay."""
         wanted, present = set(names), {agent.id for agent in self.baselines}
         if wanted == present:
             return self

@@ -52,10 +52,7 @@ def curve_weight(curve: Curve, p: float) -> float:
 
 
 def former_winners(league: League, hero: Agent, lost_games: int) -> frozenset[str]:
-    """Return the agents that beat an ancestor of the hero.
-
-    Only pairs with at least ``lost_games`` games count.
-    """
+    """Return the agents that beat an ancestor of the hero. Only pairs with at least ``lost_games`` games count."""
     ancestors, winners = set(league.lineage(hero)), set[str]()
     for one, others in league.games.items():
         for other, played in others.items():
@@ -101,10 +98,7 @@ def categories(league: League, hero: Agent, settings: MatchmakingSettings) -> Ma
 
 
 def distribution(league: League, hero: Agent, settings: MatchmakingSettings) -> dict[Pick, float]:
-    """Return the probability of every pick; probabilities sum to 1.
-
-    Without other agents the hero plays itself.
-    """
+    """Return the probability of every pick; probabilities sum to 1. Without other agents the hero plays itself."""
     members = categories(league, hero, settings)
     shares = {category: getattr(settings, category) for category, weights in members.items() if weights}
     if len(shares) == 1:  # at a cold start the baselines are played, whatever their share

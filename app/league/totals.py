@@ -1,7 +1,4 @@
-"""Totals of two agents' games.
-
-Ratings, matchmaking and the search for cycles use them.
-"""
+"""Totals of two agents' games. Ratings, matchmaking and the search for cycles use them."""
 
 from collections.abc import Iterable
 from typing import Protocol, Self
@@ -13,10 +10,7 @@ PRIOR_VARIANCE = 1.0  # the variance of four games between equals
 
 
 class PairTotals(Row, frozen=True):
-    """Totals of all games between two agents.
-
-    With more than two players, the second agent has all other seats.
-    """
+    """Totals of all games between two agents. With more than two players, the second agent has all other seats."""
 
     first: str  # the agent whose scores these are
     second: str  # its opponent
@@ -27,10 +21,7 @@ class PairTotals(Row, frozen=True):
 
     @classmethod
     def of_rotations(cls, first: str, second: str, counts: tuple[int, ...]) -> Self:
-        """Return the totals of some rotations.
-
-        ``counts[k]`` rotations gave k half points, as in ``MatchResult``.
-        """
+        """Return the totals of some rotations. ``counts[k]`` rotations gave k half points, as in ``MatchResult``."""
         players, rotations = PLAYERS_OF[len(counts)], sum(counts)
         scores = [half_points / (2 * (players - 1)) for half_points in range(len(counts))]
         return cls(

@@ -62,10 +62,7 @@ class ActorCritic(nn.Module):
 
 
 class DenseBlock(nn.Module):
-    """Two layers beside a shortcut.
-
-    The second layer begins with small weights, as in ``app.learning.tower``.
-    """
+    """Two layers beside a shortcut. The second layer begins with small weights, as in ``app.learning.tower``."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

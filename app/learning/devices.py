@@ -105,10 +105,7 @@ def _be_deterministic() -> None:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return ``tensor`` on ``device``.
-
-    Copies to a GPU come from pinned memory and do not block the processor.
-    """
+    """Return ``tensor`` on ``device``. Copies to a GPU come from pinned memory and do not block the processor."""
     if device.type == "cuda" and not tensor.is_cuda:
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
@@ -143,8 +140,5 @@ def arithmetic(device: torch.device, precision: Precision) -> AbstractContextMan
 
 
 def games_at_once(device: str, on_cpu: int) -> int:
-    """Return how many games a process plays at once on ``device``.
-
-    Raises as ``resolve``.
-    """
+    """Return how many games a process plays at once on ``device``. Raises as ``resolve``."""
     return max(on_cpu, GPU_GAMES) if resolve(device).type == "cuda" else on_cpu

@@ -115,10 +115,7 @@ class Policy:
 
 
 class _Dense:
-    """A network of dense layers as tensors, its heads joined.
-
-    Both heads are computed as one layer.
-    """
+    """A network of dense layers as tensors, its heads joined. Both heads are computed as one layer."""
 
     def __init__(self, network: ActorCritic, shape: NetworkShape, rows: int) -> None:
         self._scale = shape.scale

@@ -36,10 +36,7 @@ def allocate(layer: nn.Linear | nn.Conv2d) -> None:
 
 
 def draw(layer: nn.Linear | nn.Conv2d, gain: float, generator: torch.Generator) -> None:
-    """Draw orthogonal weights, and set the biases to 0.
-
-    Each output's weights are one row of the orthogonal matrix.
-    """
+    """Draw orthogonal weights, and set the biases to 0. Each output's weights are one row of the orthogonal matrix."""
     allocate(layer)
     nn.init.orthogonal_(layer.weight, gain, generator=generator)
     assert layer.bias is not None

@@ -83,10 +83,7 @@ def imitate(
     seed: int,
     compute: Compute = CPU,
 ) -> Improvement[CloningMetrics]:
-    """Train a copy of ``base`` to imitate the actions in ``samples``.
-
-    Otherwise as ``improve``.
-    """
+    """Train a copy of ``base`` to imitate the actions in ``samples``. Otherwise as ``improve``."""
     device = resolve(compute.device)
     network, optimizer = learner(base, settings.learning_rate, device)
     generator, samples = torch.Generator().manual_seed(seed), samples.to(device)

@@ -49,10 +49,7 @@ def seen_shape(settings: NetworkSettings, game: NetworkShape) -> NetworkShape:
 
 
 def init_policy(settings: NetworkSettings, shape: NetworkShape, seed: int) -> Parameters:
-    """Draw a network's first parameters from a seed.
-
-    Raises ``BadNetwork`` or ``UnknownPlugin``.
-    """
+    """Draw a network's first parameters from a seed. Raises ``BadNetwork`` or ``UnknownPlugin``."""
     return {name: tensor.detach() for name, tensor in _build(settings, shape, seed).state_dict().items()}
 
 
@@ -101,10 +98,7 @@ def _sized(settings: NetworkSettings, shape: NetworkShape, parameters: Parameter
 
 
 def _typed_and_scaled(network: nn.Module, args: tuple[Tensor], scale: float | tuple[float, ...]) -> tuple[Tensor]:
-    """Return the observations divided by ``scale``.
-
-    They get the type of the network's parameters.
-    """
+    """Return the observations divided by ``scale``. They get the type of the network's parameters."""
     return (scaled(args[0].to(next(network.parameters()).dtype), scale),)
 
 
@@ -144,10 +138,7 @@ def _build(settings: NetworkSettings, shape: NetworkShape, seed: int | None) -> 
 
 
 def _own_network(settings: NetworkSettings, shape: NetworkShape, seed: int) -> nn.Module:
-    """Build a user's network, its parameters drawn from a seed.
-
-    Raises ``BadNetwork`` or ``UnknownPlugin``.
-    """
+    """Build a user's network, its parameters drawn from a seed. Raises ``BadNetwork`` or ``UnknownPlugin``."""
     factory, probe = load_plugin(PLUGINS, settings.kind, tuple(NETWORKS)), torch.zeros(PROBED, shape.features)
     # PyTorch's layers draw their first parameters from the global generator, so it is seeded here and restored after.
     with torch.random.fork_rng(devices=[]):
@@ -201,10 +192,7 @@ def candidates(logits: Tensor, legal: Tensor | LegalActions, action: Tensor) -> 
 
 
 def parameters_to_bytes(state: Mapping[str, Tensor]) -> bytes:
-    """Return tensors as a safetensors file.
-
-    The tensors' order and device do not change the bytes.
-    """
+    """Return tensors as a safetensors file. The tensors' order and device do not change the bytes."""
     # Each tensor is copied, because the format forbids tensors that share memory.
     copies = {name: state[name].detach().cpu().clone(memory_format=torch.contiguous_format) for name in sorted(state)}
     return safetensors.torch.save(copies)

@@ -17,10 +17,7 @@ from app.learning.samples import Samples, minibatches
 
 @dataclass(frozen=True, slots=True)
 class EpochMetrics:
-    """Means over one epoch.
-
-    Losses exclude their coefficients; entropy and KL divergence are in nats.
-    """
+    """Means over one epoch. Losses exclude their coefficients; entropy and KL divergence are in nats."""
 
     policy_loss: float
     value_loss: float
@@ -31,10 +28,7 @@ class EpochMetrics:
 
 
 class TrainingDiverged(FlyballError):
-    """The update diverged and must be discarded.
-
-    ``metrics`` are those of its last epoch.
-    """
+    """The update diverged and must be discarded. ``metrics`` are those of its last epoch."""
 
     def __init__(self, complaint: str, metrics: EpochMetrics) -> None:
         super().__init__(

@@ -42,10 +42,7 @@ STEP = 16  # rows are padded to multiples: oneDNN compiles for each number, whic
 
 
 class OneDnnLinear(TorchFunctionMode):
-    """Computes any network's linear layers by ``linear``.
-
-    MKL's sums would also depend on a row's place.
-    """
+    """Computes any network's linear layers by ``linear``. MKL's sums would also depend on a row's place."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
@@ -81,10 +78,7 @@ def linear(
 
 
 class Convolution:
-    """A convolution [N, C, H, W] that keeps the board's size.
-
-    Its weight is packed for a number of rows.
-    """
+    """A convolution [N, C, H, W] that keeps the board's size. Its weight is packed for a number of rows."""
 
     def __init__(self, weight: Tensor, bias: Tensor, rows: int, board: tuple[int, int]) -> None:
         self._padding, self._bias = [weight.shape[-1] // 2] * 2, bias
@@ -115,18 +109,12 @@ class Convolution:
 
 
 def packed(weight: Tensor, rows: int) -> Tensor:
-    """Return ``weight`` in the layout that is fastest for ``linear``.
-
-    The inputs will have ``rows`` rows.
-    """
+    """Return ``weight`` in the layout that is fastest for ``linear``. The inputs will have ``rows`` rows."""
     return _PACK(weight, rows) if _PACK and _is_fast(weight) else weight
 
 
 def padded(features: Tensor) -> Tensor:
-    """Return ``features`` [N, K] as float32, with rows of zeros added.
-
-    ``linear`` needs the additional rows.
-    """
+    """Return ``features`` [N, K] as float32, with rows of zeros added. ``linear`` needs the additional rows."""
     rows = len(features)
     wanted = max(rows, FEWEST)
     if _ONEDNN and features.is_cpu:  # a multiple of STEP, below it a power of two

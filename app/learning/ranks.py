@@ -20,10 +20,7 @@ class RankFailed(FlyballError):
 
 
 class PeerLost(Exception):
-    """Another rank ended.
-
-    ``torchrun`` then starts all ranks again.
-    """
+    """Another rank ended. ``torchrun`` then starts all ranks again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +45,7 @@ class Ranks:
         return slice(rows * self.rank // self.size, rows * (self.rank + 1) // self.size)
 
     def total(self, tensor: Tensor) -> Tensor:
-        """Return the sum of all ranks' tensors, in place.
-
-        Raises ``PeerLost``.
-        """
+        """Return the sum of all ranks' tensors, in place. Raises ``PeerLost``."""
         if self.size > 1:
             try:
                 distributed.all_reduce(tensor)

@@ -35,10 +35,7 @@ from app.store import Checkpoint, Shard
 
 @dataclass(frozen=True, slots=True)
 class SearchMetrics:
-    """Means over one epoch; losses exclude their coefficients.
-
-    Policy loss, divergence and entropy are in nats.
-    """
+    """Means over one epoch; losses exclude their coefficients. Policy loss, divergence and entropy are in nats."""
 
     policy_loss: float  # cross-entropy of the searches' policies under the network
     value_loss: float  # mean squared error of the critic

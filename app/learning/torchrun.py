@@ -82,10 +82,7 @@ def run_on_ranks(work: Callable[..., R], compute: Compute, *, report: Callable[[
 
 
 def _cause(ended: Ended) -> str:
-    """Return how the first rank to fail, or torchrun itself, ended.
-
-    The source is torchrun's report.
-    """
+    """Return how the first rank to fail, or torchrun itself, ended. The source is torchrun's report."""
     first = re.search(r"Root Cause.*?\brank +: (\d+).*?\bexitcode +: (-?\d+)", ended.errors, re.DOTALL)
     if first is None:
         return f"torchrun {ended.described}"

@@ -53,10 +53,7 @@ class Tower(nn.Module):
         self.value_head = empty_linear(VALUE_UNITS, 1)
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw orthogonal weights; set biases to 0.
-
-        Gains are small where a block or the policy ends.
-        """
+        """Draw orthogonal weights; set biases to 0. Gains are small where a block or the policy ends."""
         gains = {"second": TRUNK_GAIN / len(self.blocks), "policy_head": POLICY_GAIN, "value_head": VALUE_GAIN}
         for name, layer in self.named_modules():
             if isinstance(layer, nn.Linear | nn.Conv2d):

@@ -139,10 +139,7 @@ def _probabilities(player: PolicyPlayer, turn: Turn) -> Iterator[Finding]:
 
 
 def _play(config: GameConfig, player: Player, games: int) -> float:
-    """Play whole games against the random bot; return the mean score.
-
-    The player takes every seat in turn.
-    """
+    """Play whole games against the random bot; return the mean score. The player takes every seat in turn."""
     plan = MatchPlan(max(games, config.players), SEED, config.evaluation.temperature, config.evaluation.opening_plies)
     scores = play_match(config, player, RandomPlayer(), plan).scores
     return float(np.mean(scores))

@@ -46,10 +46,7 @@ class EngineSpeech(Protocol):
 
 
 class Gtp:
-    """Go Text Protocol; ``game`` holds the game's options.
-
-    Commands and their answers are numbered.
-    """
+    """Go Text Protocol; ``game`` holds the game's options. Commands and their answers are numbered."""
 
     def __init__(self, settings: BotSettings, game: Mapping[str, Any]) -> None:
         self._board: tuple[str, ...] = (f"boardsize {game['board_size']}", "clear_board", f"komi {game['komi']:g}")
@@ -67,10 +64,7 @@ class Gtp:
 
 
 def _numbered(commands: tuple[str, ...], may_refuse: int = 0) -> Exchange:
-    """Return an exchange of GTP commands, numbered from 1.
-
-    The engine may refuse the first ``may_refuse`` of them.
-    """
+    """Return an exchange of GTP commands, numbered from 1. The engine may refuse the first ``may_refuse`` of them."""
 
     def read(lines: Sequence[str]) -> str:
         for line in lines:
@@ -115,10 +109,7 @@ class Uci:
         return Exchange(commands, ("bestmove",), _best_move)
 
     def _check_options(self, lines: Sequence[str]) -> str:
-        """Raise ``EngineFault`` for an option that the engine lacks.
-
-        An engine would ignore an unknown option.
-        """
+        """Raise ``EngineFault`` for an option that the engine lacks. An engine would ignore an unknown option."""
         known = [line.split(" type ")[0].removeprefix("option name ") for line in lines if line.startswith("option ")]
         unknown = {name.lower() for name in self._options} - {name.lower() for name in known}
         if unknown:

@@ -45,10 +45,7 @@ class EnginePlayer(DecidingPlayer):
             )
 
     def decide(self, turn: Turn, points: NDArray[np.float64]) -> NDArray[np.int32]:
-        """See ``DecidingPlayer.decide``.
-
-        The engine is asked about one position after another.
-        """
+        """See ``DecidingPlayer.decide``. The engine is asked about one position after another."""
         with self._lock:
             moves = [
                 self._move(self._notation.position(turn.table.history(slot)), point)
@@ -57,10 +54,7 @@ class EnginePlayer(DecidingPlayer):
         return np.array(moves, dtype=np.int32)
 
     def _move(self, position: Position, point: float) -> int:
-        """Return the engine's move.
-
-        Raises ``EngineFailed`` after ``ATTEMPTS`` faults in a row.
-        """
+        """Return the engine's move. Raises ``EngineFailed`` after ``ATTEMPTS`` faults in a row."""
         faults: list[str] = []
         while len(faults) < ATTEMPTS:
             try:

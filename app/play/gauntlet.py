@@ -101,10 +101,7 @@ class NothingPlayed(FlyballError):
 
 
 class GameBatch(Settings):
-    """Consecutive games of one match, in whole rotations.
-
-    ``first`` is the number of the first game.
-    """
+    """Consecutive games of one match, in whole rotations. ``first`` is the number of the first game."""
 
     opponent: Opponent
     first: int = Field(ge=0)
@@ -148,10 +145,7 @@ class OpponentResult(MatchStatistics):
 
 
 class GauntletResult(Settings):
-    """Results by opponent, in the order requested.
-
-    Opponents without a played batch are missing.
-    """
+    """Results by opponent, in the order requested. Opponents without a played batch are missing."""
 
     results: tuple[OpponentResult, ...] = Field(min_length=1)
     lost_games: int = Field(default=0, ge=0, description="that were planned and could not be played")

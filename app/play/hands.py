@@ -30,10 +30,7 @@ Floats = NDArray[np.float64]
 
 
 class HandResults(Columns):
-    """Results of a policy's hands, P for each deal.
-
-    In the hands of a deal, the policy sits in seats 0, 1 … P - 1.
-    """
+    """Results of a policy's hands, P for each deal. In the hands of a deal, the policy sits in seats 0, 1 … P - 1."""
 
     points: tuple[float, ...] = ()
     win_shares: tuple[float, ...] = Field(default=(), description="1 for the fewest points alone, else the part of it")
@@ -50,10 +47,7 @@ class Side(Settings):
 
 
 class PairedStatistics(Settings):
-    """Comparison of a hero and a reference on the same deals.
-
-    A negative difference favours the hero.
-    """
+    """Comparison of a hero and a reference on the same deals. A negative difference favours the hero."""
 
     hands: int = Field(ge=4, description="of each of the two")
     deals: int = Field(ge=2)
@@ -67,10 +61,7 @@ class PairedStatistics(Settings):
 
 
 def win_shares(points: NDArray[Any]) -> Floats:
-    """Return each seat's share of the win [G, P].
-
-    The fewest ``points`` [G, P] win; a tie splits the win.
-    """
+    """Return each seat's share of the win [G, P]. The fewest ``points`` [G, P] win; a tie splits the win."""
     best = points == points.min(axis=1, keepdims=True)
     return np.asarray(best / best.sum(axis=1, keepdims=True), dtype=np.float64)
 
@@ -173,10 +164,7 @@ class HandsSpec(Compute):
 
 
 def hands(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of a ``HandsSpec``; return ``HandResults``.
-
-    Raises as ``play_hands`` and ``load_player``.
-    """
+    """Run the job of a ``HandsSpec``; return ``HandResults``. Raises as ``play_hands`` and ``load_player``."""
     asked = HandsSpec.model_validate(spec)
     store, game, seats = open_store(asked.store), open_table(asked.config, 0).spec, asked.config.players
     policy, others = (PLAYERS.load(store, name, game, asked, asked.config) for name in (asked.policy, asked.others))

@@ -28,10 +28,7 @@ class Columns(Settings):
     """Base of results that are stored in columns: tuples of equal length."""
 
     def plus(self, later: Self) -> Self:
-        """Return these columns followed by those of ``later``.
-
-        ``later`` must begin with a new rotation.
-        """
+        """Return these columns followed by those of ``later``. ``later`` must begin with a new rotation."""
         return self.replace(**{name: getattr(self, name) + getattr(later, name) for name in type(self).model_fields})
 
 
@@ -151,10 +148,7 @@ def match_games(
 
 
 def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
-    """Return the statistics of a match.
-
-    Raises ``NoGames`` for a match without games.
-    """
+    """Return the statistics of a match. Raises ``NoGames`` for a match without games."""
     if not games.scores:
         raise NoGames("A match of 0 games has no statistics.", hint="Play at least one game.")
     count = {verdict: games.verdicts.count(verdict) for verdict in get_args(Verdict)}
@@ -249,10 +243,7 @@ def _by_rotation(scores: NDArray[np.float64], players: int) -> NDArray[np.float6
 
 
 def _apart(returns: NDArray[np.float32], heroes: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the outcomes of the hero and of the others.
-
-    Their shapes are [G, 1] and [G, P - 1].
-    """
+    """Return the outcomes of the hero and of the others. Their shapes are [G, 1] and [G, P - 1]."""
     games, players = returns.shape
     mine = np.arange(players)[None, :] == heroes[:, None]
     return returns[mine].reshape(games, 1), returns[~mine].reshape(games, players - 1)

@@ -42,10 +42,7 @@ class Turn(NamedTuple):
 
 
 class DecidingPlayer(ABC):
-    """A player that chooses actions without probabilities.
-
-    It ignores the temperature, and its values are 0.
-    """
+    """A player that chooses actions without probabilities. It ignores the temperature, and its values are 0."""
 
     @abstractmethod
     def decide(self, turn: Turn, points: Points) -> NDArray[np.int32]:
@@ -56,10 +53,7 @@ class DecidingPlayer(ABC):
 
 
 def load_own_player(name: str, settings: BotSettings, config: GameConfig) -> "OwnPolicy | OwnDecider":
-    """Return the Python player that a configuration calls ``name``.
-
-    Raises ``UnknownPlugin`` or ``UnusablePlayer``.
-    """
+    """Return the Python player that a configuration calls ``name``. Raises ``UnknownPlugin`` or ``UnusablePlayer``."""
     assert settings.player is not None
     factory = load_plugin(PLAYERS_GROUP, settings.player)
     player = _called(name, settings.player, factory, config, deepcopy(settings.options))

@@ -45,10 +45,7 @@ class PolicyPlayer(Protocol):
 
 @runtime_checkable
 class LogitPlayer(PolicyPlayer, Protocol):
-    """A player by logits, which suffice to draw actions.
-
-    Normalising and masking all of them would double the cost.
-    """
+    """A player by logits, which suffice to draw actions. Normalising and masking all of them would double the cost."""
 
     def outputs(self, obs: Observations) -> Floats:
         """Return logits and value [K, A + 1] of observations [K, D].
@@ -73,10 +70,7 @@ class RandomPlayer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeuristicPlayer:
-    """Plays by a heuristic.
-
-    The temperature is ignored, so that the player's strength is a fixed yardstick.
-    """
+    """Plays by a heuristic. The temperature is ignored, so that the player's strength is a fixed yardstick."""
 
     heuristic: Heuristic
 

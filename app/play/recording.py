@@ -40,10 +40,7 @@ def step_rewards(earned: Floats, last: NDArray[np.bool_], outcome: Floats) -> Fl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decisions:
-    """One player's decisions in one step, each in another game.
-
-    K rows; see ``app.store.Shard`` for the columns.
-    """
+    """One player's decisions in one step, each in another game. K rows; see ``app.store.Shard`` for the columns."""
 
     game: NDArray[np.int32]
     seat: NDArray[np.int8]
@@ -80,10 +77,7 @@ class ShardRecorder:
         self._decisions.append(decisions)
 
     def cut_off(self, game: int, seats: NDArray[np.int8], values: Floats) -> None:
-        """Add the critic's values of a truncated game.
-
-        ``values`` has one value for each of the hero's ``seats``.
-        """
+        """Add the critic's values of a truncated game. ``values`` has one value for each of the hero's ``seats``."""
         self._bootstraps.update({(game, int(seat)): float(v) for seat, v in zip(seats, values, strict=True)})
 
     def shard(self, outcomes: Outcomes, meta: ShardMeta) -> Shard:
@@ -115,10 +109,7 @@ class ShardRecorder:
         )
 
     def _ordered(self) -> dict[str, Any]:
-        """Return every column sorted by game, seat and step.
-
-        Each row is copied only once. Raises ``NoExperience``.
-        """
+        """Return every column sorted by game, seat and step. Each row is copied only once. Raises ``NoExperience``."""
         if not self._decisions:
             raise NoExperience(
                 "The hero had no choice in any of these games.", hint="Play more games, or give it more seats."

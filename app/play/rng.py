@@ -14,10 +14,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def number_streams(seed: int, numbers: Indices) -> Streams:
-    """Return a random stream for each of ``numbers`` [K].
-
-    The streams derive from a seed in [0, 2**64).
-    """
+    """Return a random stream for each of ``numbers`` [K]. The streams derive from a seed in [0, 2**64)."""
     return _output(np.full(len(numbers), seed, dtype=np.uint64), numbers)
 
 

@@ -131,10 +131,7 @@ class Schedule:
 
 @dataclass(slots=True, eq=False)
 class Rollout:
-    """Plays all games of a schedule to their end.
-
-    Dropping unfinished games would favour short ones.
-    """
+    """Plays all games of a schedule to their end. Dropping unfinished games would favour short ones."""
 
     table: Table  # it has a slot for each game played at once
     players: Sequence[Player]  # indexed by the seating; the hero is the first
@@ -176,10 +173,7 @@ class Rollout:
         return outcomes
 
     def _begin(self) -> None:
-        """Fill the empty slots once there are enough of them.
-
-        Filling few slots costs as much as filling many.
-        """
+        """Fill the empty slots once there are enough of them. Filling few slots costs as much as filling many."""
         empty = np.flatnonzero(self._games < 0)
         count = min(len(empty), len(self.schedule.seeds) - self._begun)
         if count and len(empty) * _REFILL >= len(self._games):

@@ -1,7 +1,4 @@
-"""Players that search: a network's policy improved by tree search.
-
-See ``app.play.tree`` for the search.
-"""
+"""Players that search: a network's policy improved by tree search. See ``app.play.tree`` for the search."""
 
 from typing import NamedTuple, Protocol
 
@@ -35,10 +32,7 @@ _EDGES = 64  # new trees have room for at most this many edges a node; ``with_ro
 
 
 class Unsearchable(FlyballError):
-    """A game that cannot be searched.
-
-    It has chance or hidden information, or its table cannot copy games.
-    """
+    """A game that cannot be searched. It has chance or hidden information, or its table cannot copy games."""
 
 
 def check_searchable(config: GameConfig, spec: TableSpec) -> None:
@@ -94,10 +88,7 @@ class SearchPlayer(DecidingPlayer):
         return self.search(turn, points).action
 
     def search(self, turn: Turn, points: Points) -> Found:
-        """Search the K positions of a turn.
-
-        ``points`` [K] in [0, 1) determine the noise.
-        """
+        """Search the K positions of a turn. ``points`` [K] in [0, 1) determine the noise."""
         trees, parts = max(1, min(TREES, POSITIONS // self._nodes)), []
         for begin in range(0, len(points), trees):
             rows = slice(begin, begin + trees)
@@ -151,10 +142,7 @@ class SearchPlayer(DecidingPlayer):
         return np.asarray(np.clip(values - values.mean(axis=1, keepdims=True), -1, 1), dtype=np.float32)
 
     def _table_of(self, slots: int) -> Table:
-        """Return a table with at least ``slots`` slots.
-
-        It is the same table as long as that is large enough.
-        """
+        """Return a table with at least ``slots`` slots. It is the same table as long as that is large enough."""
         if len(self._table.seats()) < slots:
             self._table = open_table(self._config, slots)
         return self._table

@@ -59,10 +59,7 @@ def selfplay_schedule(
 
 
 class Lineup(Settings):
-    """Games with the same players; the hero's seat rotates.
-
-    ``opponents`` sit in the seats after the hero's.
-    """
+    """Games with the same players; the hero's seat rotates. ``opponents`` sit in the seats after the hero's."""
 
     opponents: tuple[str, ...] = Field(min_length=1)
     games: int = Field(ge=1)
@@ -126,10 +123,7 @@ def play(spec: JsonObject, report: Report) -> JsonObject:
 
 
 def play_by_search(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of a ``SelfplaySpec`` whose model searches.
-
-    See ``play``. Also raises ``Unsearchable``.
-    """
+    """Run the job of a ``SelfplaySpec`` whose model searches. See ``play``. Also raises ``Unsearchable``."""
     settings = SelfplaySpec.model_validate(spec)
     return play_into(open_store(settings.store), settings, report, search=True).model_dump(mode="json")
 
@@ -229,10 +223,7 @@ def play_recorded(
 def play_lessons(
     config: GameConfig, player: Player, name: str, games: int, *, seed: int, temperature: float
 ) -> Iterator[Shard]:
-    """Yield shards of games that one player plays in every seat.
-
-    Deterministic on a CPU. Raises ``NoExperience``.
-    """
+    """Yield shards of games that one player plays in every seat. Deterministic on a CPU. Raises ``NoExperience``."""
     for first in range(0, games, LESSON_GAMES):
         part = derive_seed(seed, "lessons", first)
         schedule = selfplay_schedule(min(LESSON_GAMES, games - first), config.players, [], (temperature,), part)

@@ -189,10 +189,7 @@ def close(trees: Trees, node: int, games: Indices, seats: Seats, returns: Floats
 
 @kernel
 def zero_sum(values: Floats, seats: Seats) -> Floats:
-    """Return both seats' values [K, 2] from the moving seats' values [K].
-
-    Values are limited to [-1, 1].
-    """
+    """Return both seats' values [K, 2] from the moving seats' values [K]. Values are limited to [-1, 1]."""
     both = np.empty((len(seats), 2), dtype=np.float32)
     for k in range(len(seats)):
         own = min(max(values[k], np.float32(-1)), np.float32(1))
@@ -236,10 +233,7 @@ def descend(trees: Trees, simulation: int, rule: Rule) -> Leaves:
 
 @kernel
 def attach(trees: Trees, node: int, leaves: Leaves) -> None:
-    """Link a new node to each leaf, and count its value.
-
-    The node has the same number in all trees.
-    """
+    """Link a new node to each leaf, and count its value. The node has the same number in all trees."""
     for k in range(len(leaves.games)):
         game, edge = leaves.games[k], leaves.edges[k]
         trees.node[game, node]["parent"], trees.node[game, node]["above"] = leaves.nodes[k], edge
@@ -297,10 +291,7 @@ def _improve(trees: Trees, game: int, node: int, rule: Rule, logits: Floats) -> 
 
 @inlined
 def _root_choice(trees: Trees, game: int, simulation: int, rule: Rule, logits: Floats) -> int:
-    """Return the root's edge to try.
-
-    It is the best edge of those with as many visits as the plan says.
-    """
+    """Return the root's edge to try. It is the best edge of those with as many visits as the plan says."""
     _improve(trees, game, 0, rule, logits)
     begin, count = trees.node[game, 0]["first"], trees.node[game, 0]["edges"]
     wanted, best, chosen = rule.plan[min(len(rule.plan) - 1, count), simulation], np.float32(-np.inf), begin

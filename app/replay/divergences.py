@@ -14,10 +14,7 @@ from app.replay.what_if import Divergence, WhatIf
 from app.status.summary import summarise
 
 WORK = frozenset(payload for payload in CATALOGUE if payload.kind is Kind.REQUEST) | {OpponentSampled}
-"""Types that are only counted by default.
-
-Nearly all their events differ after the first different decision.
-"""
+"""Types that are only counted by default. Nearly all their events differ after the first different decision."""
 
 
 def read_divergences(
@@ -51,18 +48,12 @@ def read_divergences(
 
 
 def divergence_name(one: Divergence) -> str:
-    """Return the name of the event that differs.
-
-    Return both names if one event took the place of another type.
-    """
+    """Return the name of the event that differs. Return both names if one event took the place of another type."""
     return " → ".join(dict.fromkeys(envelope.data.event_name for envelope in one.envelopes))
 
 
 def divergence_text(one: Divergence) -> str:
-    """Return both events' summaries in a line.
-
-    If these are equal, return the first field that differs.
-    """
+    """Return both events' summaries in a line. If these are equal, return the first field that differs."""
     lines = [summarise(envelope.data) for envelope in one.envelopes]
     if len(set(lines)) == len(lines):
         return " → ".join(lines)

@@ -17,10 +17,7 @@ ABSENT = "-"
 
 @dataclass(frozen=True, slots=True)
 class ChangedField:
-    """A field that differs, with both values as JSON.
-
-    ``-`` stands for an absent value.
-    """
+    """A field that differs, with both values as JSON. ``-`` stands for an absent value."""
 
     path: str
     recorded: str

@@ -1,7 +1,4 @@
-"""The blobs that a run still needs.
-
-The state that is folded from the run's journal names them.
-"""
+"""The blobs that a run still needs. The state that is folded from the run's journal names them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

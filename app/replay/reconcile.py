@@ -150,10 +150,7 @@ class Reconciliation:
             self._enter_unexpected(event)
 
     def settles(self, stored: Stored) -> bool:
-        """Match an undecoded event with its conclusion byte by byte.
-
-        Return whether they agree.
-        """
+        """Match an undecoded event with its conclusion byte by byte. Return whether they agree."""
         event_id = id_in(stored.body) or ""
         expected = self._pending.get(event_id)
         if expected is None or encode(expected.envelope) != stored.body:
@@ -165,10 +162,7 @@ class Reconciliation:
         return True
 
     def _account(self, position: int, fact: DaemonFact | RollCall) -> None:
-        """Update the daemons' positions.
-
-        If a program changes, move its differences into a handover.
-        """
+        """Update the daemons' positions. If a program changes, move its differences into a handover."""
         self._accounts.add(fact)
         if not isinstance(fact, DaemonStarted) or fact.daemon not in self._emits:
             return
@@ -245,10 +239,7 @@ class Reconciliation:
         return self._host.get(difference.by) or difference.by.partition("@")[0]
 
     def differences(self) -> list[Difference]:
-        """Return the first differences in journal order.
-
-        At one position, an unexpected event comes first.
-        """
+        """Return the first differences in journal order. At one position, an unexpected event comes first."""
         order = sorted(
             self.found.differences, key=lambda one: (one.position, one.kind != "unexpected", one.recorded_at or 0)
         )

@@ -38,10 +38,7 @@ class ForeignCheckpoint(FlyballError):
 
 
 class Unfolded(NamedTuple):
-    """A skipped event.
-
-    ``by`` is the reducer that failed, or the producer of an unreadable event.
-    """
+    """A skipped event. ``by`` is the reducer that failed, or the producer of an unreadable event."""
 
     position: int
     by: str
@@ -86,10 +83,7 @@ def controllers(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> tuple[Factory, .
 
 
 def state_hash(tables: Mapping[str, Mapping[str, Row]]) -> str:
-    """Return the SHA-256 of all rows.
-
-    It is over canonical JSON lines, by reducer and key.
-    """
+    """Return the SHA-256 of all rows. It is over canonical JSON lines, by reducer and key."""
     digest = sha256()
     for name, rows in sorted(tables.items()):
         for key, row in sorted(rows.items()):
@@ -144,10 +138,7 @@ class Replay:
         self._kept = Outcome()
 
     def feed(self, events: list[Event[Payload]], *, keep: bool = False) -> None:
-        """Fold events in order and reconcile them.
-
-        ``keep`` collects row changes for ``changes``.
-        """
+        """Fold events in order and reconcile them. ``keep`` collects row changes for ``changes``."""
         outcome = self._fold.feed(events)
         self._records.expect(outcome.conclusions)
         self._unfolded += [Unfolded(one.event.sequence, one.by, one.error) for one in outcome.failures]
@@ -209,10 +200,7 @@ EVERY = 50_000
 """Events between checkpoints."""
 
 PART = 64
-"""Records read at once.
-
-They are so few that their events stay in the processor's cache until folded.
-"""
+"""Records read at once. They are so few that their events stay in the processor's cache until folded."""
 
 
 class CheckpointAhead(FlyballError):

@@ -26,10 +26,7 @@ from daemons.registry import daemons_of
 SOURCE = "what-if@replay"
 
 Change = Literal["missing", "added", "replaced", "changed"]
-"""Effect of other settings on a conclusion.
-
-The conclusion is gone, new, of another type, or has other content.
-"""
+"""Effect of other settings on a conclusion. The conclusion is gone, new, of another type, or has other content."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,10 +70,7 @@ def _plan(known: Known, store: BlobStore) -> Plan:
 
 
 def _falsely_played(known: Known, store: BlobStore) -> SelfplayComplete:
-    """Play games and store them with false outcomes.
-
-    Returns the event that a worker would publish.
-    """
+    """Play games and store them with false outcomes. Returns the event that a worker would publish."""
     from app.play.selfplay import SelfplaySpec, play_into  # imported late, because the other scenarios don't need torch
 
     assert known.model is not None  # see _lacks

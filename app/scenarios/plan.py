@@ -20,10 +20,7 @@ READS = frozenset(payload for payload in FeedbackFold.reads if payload.scope is 
 """Event types that ``Known`` is folded from."""
 
 Stage = Literal["struck", "detected", "decided", "recovered"]
-"""Kind of a step.
-
-The trouble takes effect, is noticed, leads to a decision, or is over.
-"""
+"""Kind of a step. The trouble takes effect, is noticed, leads to a decision, or is over."""
 
 TRACED = 6
 """Generations of effects that ``flyball trace`` shows by default."""

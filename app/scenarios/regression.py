@@ -19,10 +19,7 @@ from app.scenarios.plan import Expected, Known, Plan, Scenario
 from app.store import NETWORK, BlobStore, get_checkpoint, put_checkpoint
 
 ENOUGH_ELO = 150.0
-"""Least Elo of the current model.
-
-A weaker model may play no worse with reversed preferences.
-"""
+"""Least Elo of the current model. A weaker model may play no worse with reversed preferences."""
 
 POLICY_HEAD = "policy_head."
 """Prefix of the tensors that score actions, in our networks."""

@@ -18,10 +18,7 @@ Happening = Callable[[int], Envelopes]
 
 
 class Appointment(NamedTuple):
-    """A scheduled happening.
-
-    ``number`` orders simultaneous appointments.
-    """
+    """A scheduled happening. ``number`` orders simultaneous appointments."""
 
     at_us: int
     number: int

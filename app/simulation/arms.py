@@ -78,10 +78,7 @@ def arm_settings(settings: RunSettings, arm: Arm, seed: int) -> RunSettings:
 
 
 def daemons_of_arm(arm: Arm) -> Mapping[str, DaemonSpec]:
-    """Return all daemons with an arm's controllers.
-
-    A baseline runs in the daemon of the controller it replaces.
-    """
+    """Return all daemons with an arm's controllers. A baseline runs in the daemon of the controller it replaces."""
     replaced = {baseline: one for one, baseline in BASELINES.items()}
     replaced[UniformBesideTrigger] = SelfplayScheduler
 

@@ -123,10 +123,7 @@ class Learner(Row, frozen=True):
 
 
 class TrainAlways(Controller):
-    """Requests a training once the model has enough rows.
-
-    Rows of any quality count. Training never pauses.
-    """
+    """Requests a training once the model has enough rows. Rows of any quality count. Training never pauses."""
 
     name: ClassVar[str] = "TrainAlways"
     row: ClassVar[type[Learner]] = Learner
@@ -150,10 +147,7 @@ class TrainAlways(Controller):
         TrainingIntensityChanged,
     )
     def train(self, rows: Mapping[str, Learner], event: Event[Payload], states: States) -> Step[Learner]:
-        """Apply an event to a configuration.
-
-        A training is requested if the configuration has enough rows.
-        """
+        """Apply an event to a configuration. A training is requested if the configuration has enough rows."""
         row, state, data = rows.get(event.subject), state_of(states, event.subject), event.data
         if row is None:
             return Step()
@@ -199,10 +193,7 @@ class FreshRows(Row, frozen=True):
     requested: int = 0
 
     def lacking(self, state: FeedbackState, settings: RunSettings) -> bool:
-        """Return whether to request more rows.
-
-        While training is paused, there is one request at a time.
-        """
+        """Return whether to request more rows. While training is paused, there is one request at a time."""
         if state.lineage.distributed is None:
             return False
         needed, rows = rows_needed(state, settings), sum(shard.rows for shard in self.shards)
@@ -244,10 +235,7 @@ class UniformAllocation:
         self.queue = list(row.queue) if row else []
 
     def config(self, key: str) -> FreshRows:
-        """Return a configuration's row, empty if it is new.
-
-        Decisions may precede a configuration's first model.
-        """
+        """Return a configuration's row, empty if it is new. Decisions may precede a configuration's first model."""
         return self.configs.get(key) or FreshRows()
 
     def update(self, key: str, config: FreshRows) -> None:
@@ -335,10 +323,7 @@ class UniformScheduler(Controller):
         return Step({self.name: allocation.row()}, emissions)
 
     def _sweep(self, allocation: UniformAllocation, now_us: int) -> None:
-        """Give up requests with an expired lease.
-
-        Their workers stay busy until they answer.
-        """
+        """Give up requests with an expired lease. Their workers stay busy until they answer."""
         limit = self.settings.feedback.scheduler.lease_seconds * US
         for lease in allocation.leases.values():
             if lease and now_us - lease.at_us >= limit:

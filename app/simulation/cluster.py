@@ -127,10 +127,7 @@ class SimulatedNode:
         return self._publish(now_us, started, DaemonReady(**self._daemon, position=0, capacity=self.processes))
 
     def _die(self, _: int) -> Envelopes:
-        """Stop without an event.
-
-        The next start repeats the requests under way from their beginning.
-        """
+        """Stop without an event. The next start repeats the requests under way from their beginning."""
         self._alive = False
         self._stop_playing()
         for station in self._stations:

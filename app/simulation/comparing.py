@@ -33,10 +33,7 @@ class Task(Settings):
 
 
 class Interval(Settings):
-    """A mean over seeds with its 95% interval.
-
-    The bounds need two seeds; they are None for one.
-    """
+    """A mean over seeds with its 95% interval. The bounds need two seeds; they are None for one."""
 
     mean: float
     lower: float | None

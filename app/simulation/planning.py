@@ -70,10 +70,7 @@ def default_hours(settings: RunSettings, plant: PlantSettings) -> float:
 
 
 def too_slow(load: ClusterLoad, most_wait: float) -> list[StationKind]:
-    """Return the kinds whose jobs wait longer than ``most_wait`` loops.
-
-    The wait is the 95th percentile.
-    """
+    """Return the kinds whose jobs wait longer than ``most_wait`` loops. The wait is the 95th percentile."""
     return [kind for kind in SCALED if load.kind(kind).wait_95_seconds > most_wait * load.loop_seconds]
 
 
@@ -161,10 +158,7 @@ def make_plan(
 
 
 def with_counts(cluster: ClusterSettings, counts: ProcessCounts) -> ClusterSettings:
-    """Return a cluster with these processes.
-
-    No node's death removes any of them.
-    """
+    """Return a cluster with these processes. No node's death removes any of them."""
     node = MachineProcesses(selfplay=cluster.node.selfplay, inspection=0, training=0, evaluation=0)
     head = cluster.head.replace(inspection=counts["inspection"], training=counts["training"], evaluation=1)
     return cluster.replace(head=head, node=node, evaluators=counts["evaluation"] - 1)

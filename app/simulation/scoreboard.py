@@ -1,7 +1,4 @@
-"""Scoreboard of a simulated run: its events compared with the truth.
-
-Controllers never see the truth.
-"""
+"""Scoreboard of a simulated run: its events compared with the truth. Controllers never see the truth."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -266,10 +263,7 @@ def regression_figures(accounts: Sequence[Account]) -> RegressionFigures:
 
 
 def least_share(accounts: Sequence[Account], hours: range) -> float | None:
-    """Return the least share of worker time of any account.
-
-    1 is an equal share, ``None`` means no work.
-    """
+    """Return the least share of worker time of any account. 1 is an equal share, ``None`` means no work."""
     spent = [sum(account.node_seconds.get(hour, 0.0) for hour in hours) for account in accounts]
     return min(spent) / sum(spent) * len(spent) if sum(spent) else None
 

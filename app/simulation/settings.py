@@ -36,10 +36,7 @@ Shares = Annotated[tuple[float, float], AfterValidator(_ascending)]
 
 
 class BadPlant(FlyballError):
-    """Unusable plant file.
-
-    The message names the file and, if one is wrong, the key.
-    """
+    """Unusable plant file. The message names the file and, if one is wrong, the key."""
 
 
 class JobTimes(Settings):
@@ -122,10 +119,7 @@ class LearningSettings(Settings):
 
 
 class PlateauSettings(Settings):
-    """Plateaus, where learning gets stuck, and the rate of escapes.
-
-    See ``escape_chance``.
-    """
+    """Plateaus, where learning gets stuck, and the rate of escapes. See ``escape_chance``."""
 
     per_config: float = NonNegative
     lowest: float = Probability
@@ -238,10 +232,7 @@ def load_plant(path: Path | None = None, known: Collection[str] = GAMES) -> Plan
 
 
 def _refusal(error: ValidationError, where: Path | Traversable) -> BadPlant:
-    """Return the error to report.
-
-    Unknown settings come first, because a misspelt setting is also missing.
-    """
+    """Return the error to report. Unknown settings come first, because a misspelt setting is also missing."""
     errors = error.errors(include_url=False, include_input=False)
     unknown = next((one["loc"] for one in errors if one["type"] == "extra_forbidden"), None)
     if unknown is None:
@@ -274,19 +265,13 @@ PLAYED_ALONE = {f"league.matchmaking.{name}": value for name, value in MATCHMAKI
 
 
 def simulated(nodes: int, keys: Sequence[ConfigKey]) -> dict[str, Any]:
-    """Return presets for a comparison of arms.
-
-    The keys are dotted keys of ``flyball.toml``.
-    """
+    """Return presets for a comparison of arms. The keys are dotted keys of ``flyball.toml``."""
     rows = {f"games.{key}.rows_per_training": ROWS_PER_TRAINING for key in keys}
     return {**planned(nodes), "configs": list(keys), **rows}
 
 
 def planned(nodes: int) -> dict[str, Any]:
-    """Return presets for a plan, by dotted key of ``flyball.toml``.
-
-    The configurations stay as set.
-    """
+    """Return presets for a plan, by dotted key of ``flyball.toml``. The configurations stay as set."""
     return {**PACE, **PLAYED_ALONE, "selfplay_workers": workers(nodes)}
 
 

@@ -67,10 +67,7 @@ class Simulation:
         self.continue_until(self.end_us)
 
     def start(self) -> None:
-        """Schedule the first events.
-
-        They are the event with the settings, the first tick and the nodes' starts.
-        """
+        """Schedule the first events. They are the event with the settings, the first tick and the nodes' starts."""
         self.agenda.enter(0, BROKER, self._configured)
         self.agenda.enter(self.settings.tick_seconds, BROKER, self._tick)
         self.cluster.boot()

@@ -43,10 +43,7 @@ class Waiting(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A job on a machine, since ``started_us``.
-
-    ``processes`` processes do its parts.
-    """
+    """A job on a machine, since ``started_us``. ``processes`` processes do its parts."""
 
     job: Job[Any]
     machine: str
@@ -120,10 +117,7 @@ class Station:
         return [*self.ended, *running, *waiting]
 
     def take(self, changed: Changed, states: States) -> None:
-        """Queue changed rows' new jobs, and drop unwanted ones.
-
-        Waiting jobs then start on free processes.
-        """
+        """Queue changed rows' new jobs, and drop unwanted ones. Waiting jobs then start on free processes."""
         for (owner, key), row in changed.items():
             if owner == self._worker.name:
                 jobs = self._worker.jobs({key: row}, states) if row is not None else ()

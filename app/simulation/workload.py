@@ -67,10 +67,7 @@ class ClusterLoad(Settings):
 
     @property
     def loop_seconds(self) -> float:
-        """Mean duration of a loop without waits.
-
-        A loop is one job of each kind.
-        """
+        """Mean duration of a loop without waits. A loop is one job of each kind."""
         return sum(one.seconds or 0.0 for one in self.kinds)
 
     def kind(self, name: WorkKind) -> KindLoad:
@@ -106,10 +103,7 @@ def measured_load(settings: RunSettings, plant: PlantSettings, seed: int, second
 
 
 def bottleneck_of(kinds: Sequence[KindLoad]) -> WorkKind | None:
-    """Return the busiest kind of job if it delays the others.
-
-    None if no kind is that busy.
-    """
+    """Return the busiest kind of job if it delays the others. None if no kind is that busy."""
     busiest = max(kinds, key=lambda one: one.busy)
     return busiest.kind if busiest.busy >= BUSY else None
 

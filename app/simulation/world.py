@@ -44,10 +44,7 @@ def digest(*parts: str | int) -> str:
 
 
 class Trouble(NamedTuple):
-    """A trouble during [start, end), microseconds since 1970.
-
-    ``severity`` is from 0 to 1.
-    """
+    """A trouble during [start, end), microseconds since 1970. ``severity`` is from 0 to 1."""
 
     start_us: int
     end_us: int
@@ -55,10 +52,7 @@ class Trouble(NamedTuple):
 
 
 def draw_times(per_day: float, end_us: int, rng: Generator) -> list[int]:
-    """Draw the times of a Poisson process over the simulation.
-
-    Times are in microseconds since 1970.
-    """
+    """Draw the times of a Poisson process over the simulation. Times are in microseconds since 1970."""
     times, now = [], float(START_US)
     while per_day > 0:
         now += float(rng.exponential(DAY_US / per_day))
@@ -95,10 +89,7 @@ class NodeTruth(NamedTuple):
     rng: Generator
 
     def severity(self, kind: NodeTrouble, now_us: int) -> float:
-        """Return the severity of a kind of trouble at a time.
-
-        0 without a trouble.
-        """
+        """Return the severity of a kind of trouble at a time. 0 without a trouble."""
         return severity_at(self.troubles[kind], now_us)
 
 
@@ -169,18 +160,12 @@ def useful_experience(
 
 
 def escape_chance(settings: PlateauSettings, experience: float, temperature: float) -> float:
-    """Return the chance to escape a plateau.
-
-    It is 1 - exp(-rate * experience * temperature ** exponent).
-    """
+    """Return the chance to escape a plateau. It is 1 - exp(-rate * experience * temperature ** exponent)."""
     return 1 - exp(-settings.escape * experience * temperature**settings.escape_exponent)
 
 
 class Pupil:
-    """Learning of one configuration: its curve, plateaus and random generator.
-
-    Plateaus are in Elo, lowest first.
-    """
+    """Learning of one configuration: its curve, plateaus and random generator. Plateaus are in Elo, lowest first."""
 
     def __init__(self, plant: PlantSettings, key: str, rng: Generator) -> None:
         self.curve = plant.curve(key)
@@ -191,10 +176,7 @@ class Pupil:
     def trained(
         self, base: ModelTruth, shards: Sequence[ShardTruth], learning_rate: float, epochs: int
     ) -> ModelTruth | None:
-        """Train ``base``, and return the new model.
-
-        None if the training diverges.
-        """
+        """Train ``base``, and return the new model. None if the training diverges."""
         settings, regressions, rng = self._plant.learning, self._plant.regressions, self._rng
         rows = sum(shard.rows for shard in shards)
         flawed = sum(shard.rows * shard.flawed for shard in shards) / max(1, rows)
@@ -279,10 +261,7 @@ class World:
         return NodeTruth(speed, troubles, rng)
 
     def train(self, key: str, request: TrainingRequested, request_id: EventId, now_us: int) -> ModelHash | None:
-        """Train a new model; ``None`` if the training diverges.
-
-        The shards are removed either way.
-        """
+        """Train a new model; ``None`` if the training diverges. The shards are removed either way."""
         model = ModelHash(digest("model", key, request_id))
         if request.base_model is None:
             self.models[model] = ModelTruth()
@@ -296,10 +275,7 @@ class World:
         return model
 
     def _spoilt(self, key: str, child: ModelTruth, parent: ModelHash, now_us: int) -> ModelTruth:
-        """Plant a regression if one is due.
-
-        The child gets weaker, except against its parent.
-        """
+        """Plant a regression if one is due. The child gets weaker, except against its parent."""
         settings, due_us = self.plant.regressions, self.config(key).planted_us
         if not due_us or now_us < due_us[0] or child.trend < WORTH_PLANTING * settings.planted_elo:
             return child
@@ -311,10 +287,7 @@ class World:
         )
 
     def difference(self, model: ModelHash, opponent: ModelHash | None) -> float:
-        """Return a model's strength minus its opponent's, Elo.
-
-        ``None`` as the opponent is the random bot.
-        """
+        """Return a model's strength minus its opponent's, Elo. ``None`` as the opponent is the random bot."""
         hero = self.models[model]
         if opponent is None:
             return hero.skill

@@ -28,10 +28,7 @@ class DamagedBlob(FlyballError):
 
 
 class StoredBlob(NamedTuple):
-    """A stored blob: its key, its size, and when it was stored.
-
-    ``modified`` is None if the time is unknown.
-    """
+    """A stored blob: its key, its size, and when it was stored. ``modified`` is None if the time is unknown."""
 
     key: str
     size_bytes: int
@@ -39,27 +36,18 @@ class StoredBlob(NamedTuple):
 
 
 class BlobStore(Protocol):
-    """Keeps bytes under their own SHA-256, 64 hexadecimal digits.
-
-    Processes and threads may share a store.
-    """
+    """Keeps bytes under their own SHA-256, 64 hexadecimal digits. Processes and threads may share a store."""
 
     def __hash__(self) -> int:
         """Return a hash; stores are keys of caches."""
         ...
 
     def put(self, data: bytes) -> str:
-        """Store ``data`` durably and return its key.
-
-        Storing the data again repairs a damaged copy.
-        """
+        """Store ``data`` durably and return its key. Storing the data again repairs a damaged copy."""
         ...
 
     def get(self, key: str) -> bytes:
-        """Return the blob.
-
-        Raises ``MissingBlob``, or ``DamagedBlob`` if the content has another hash.
-        """
+        """Return the blob. Raises ``MissingBlob``, or ``DamagedBlob`` if the content has another hash."""
         ...
 
     def has(self, key: str) -> bool:
@@ -85,10 +73,7 @@ def key_of(data: bytes) -> str:
 
 
 def checked_key(key: str) -> str:
-    """Return ``key`` if it is well-formed.
-
-    A well-formed key is never a path. Raises ``MissingBlob``.
-    """
+    """Return ``key`` if it is well-formed. A well-formed key is never a path. Raises ``MissingBlob``."""
     if not KEY.fullmatch(key):
         raise MissingBlob(f"{key!r} is no blob key.", hint="A key is a SHA-256: 64 lowercase hexadecimal digits.")
     return key
@@ -264,10 +249,7 @@ def replace_durably(path: Path, data: bytes, aside: Path) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Flush a folder's entries to the disk.
-
-    Otherwise a power cut may undo a rename in the folder.
-    """
+    """Flush a folder's entries to the disk. Otherwise a power cut may undo a rename in the folder."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

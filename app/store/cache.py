@@ -40,10 +40,7 @@ class BlobCache:
         self._folder, self._capacity = folder, capacity_bytes
 
     def get(self, key: str) -> bytes | None:
-        """Return a blob; None if the cache has no sound copy.
-
-        A returned blob is marked as used.
-        """
+        """Return a blob; None if the cache has no sound copy. A returned blob is marked as used."""
         path = self._folder / key
         try:
             data = path.read_bytes()
@@ -56,10 +53,7 @@ class BlobCache:
         return data
 
     def add(self, key: str, data: bytes) -> None:
-        """Add a blob, and evict others to make room.
-
-        On a full disk, the blob is not added.
-        """
+        """Add a blob, and evict others to make room. On a full disk, the blob is not added."""
         with suppress(OSError):  # a cache that cannot keep a blob only costs time
             self._folder.mkdir(parents=True, exist_ok=True)
             if not self._reserve(len(data)):
@@ -102,10 +96,7 @@ class BlobCache:
             return has_room
 
     def _evict(self, room: float) -> int:
-        """Evict blobs until at most ``room`` bytes are left, if possible.
-
-        Returns the bytes left.
-        """
+        """Evict blobs until at most ``room`` bytes are left, if possible. Returns the bytes left."""
         files = [one for one in os.scandir(self._folder) if one.is_file() and one.name not in (PINNED, LOCK)]
         known = [(found.st_mtime_ns, one.name, found.st_size) for one in files if (found := _stat(one))]
         left, pinned = sum(size for *_, size in known), self._pinned()

@@ -34,10 +34,7 @@ class BadExperience(UnusableFile):
 
 
 class Experience(Settings):
-    """One decision of one seat.
-
-    An episode is a seat's decisions in a game, in the order of ``step_id``.
-    """
+    """One decision of one seat. An episode is a seat's decisions in a game, in the order of ``step_id``."""
 
     obs: list[float] = Field(min_length=1)
     mask: list[Literal[0, 1]] = Field(min_length=1, description="legal actions")
@@ -87,10 +84,7 @@ def experience_lines(shard: Shard, first_game: int = 0) -> Iterator[str]:
 
 
 class _Row(NamedTuple):
-    """A parsed line.
-
-    ``obs`` and ``mask`` are arrays, which take a tenth of the memory of lists.
-    """
+    """A parsed line. ``obs`` and ``mask`` are arrays, which take a tenth of the memory of lists."""
 
     number: int
     decision: Experience

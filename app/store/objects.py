@@ -207,10 +207,7 @@ def _holds(files: Any, path: str, data: bytes) -> bool:
 
 
 def _modified(info: dict[str, Any]) -> datetime | None:
-    """Return the time of an object's last change; None if unknown.
-
-    File systems give a time, or seconds since 1970.
-    """
+    """Return the time of an object's last change; None if unknown. File systems give a time, or seconds since 1970."""
     for name in MODIFIED:
         match info.get(name):
             case datetime() as time:

@@ -1,7 +1,4 @@
-"""Opening a store by the name that jobs get.
-
-The name is a folder, or a URL with this node's cache.
-"""
+"""Opening a store by the name that jobs get. The name is a folder, or a URL with this node's cache."""
 
 import os
 from collections.abc import Mapping

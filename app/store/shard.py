@@ -234,10 +234,7 @@ _PACKED: Final = 3  # version of the format: observations of smaller types, and 
 
 
 class _Note(ShardMeta):
-    """Metadata of a shard, and what its arrays do not show.
-
-    Neither packed bits nor gaps show the mask's width A.
-    """
+    """Metadata of a shard, and what its arrays do not show. Neither packed bits nor gaps show the mask's width A."""
 
     actions: int = Field(ge=1, le=MOST_ACTIONS)
     version: Literal[1, 2, 3] = 1
@@ -273,10 +270,7 @@ def _legal(arrays: dict[str, NDArray[Any]], note: _Note) -> Legal:
 
 
 def put_shard(store: BlobStore, shard: Shard) -> ShardKey:
-    """Store a shard and return its key.
-
-    The same shard always has the same key.
-    """
+    """Store a shard and return its key. The same shard always has the same key."""
     arrays: dict[str, NDArray[Any]] = {name: getattr(shard, name) for name in (*ROW_TYPES, *GAME_TYPES)}
     mask = compact(shard.mask)
     if shard.policy is not None:
@@ -297,10 +291,7 @@ def _file(arrays: dict[str, NDArray[Any]], note: _Note) -> bytes:
 
 
 def get_shard(store: BlobStore, key: ShardKey) -> Shard:
-    """Return a shard.
-
-    Raises ``MissingBlob``, or ``DamagedBlob`` if the blob has changed or is no shard.
-    """
+    """Return a shard. Raises ``MissingBlob``, or ``DamagedBlob`` if the blob has changed or is no shard."""
     data = store.get(key)
     try:
         note = _Note.model_validate_json(note_of(data))

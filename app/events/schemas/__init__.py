@@ -25,10 +25,7 @@ CHANNEL = "journal"
 
 
 def asyncapi_document(files: Mapping[type[Payload], str]) -> dict[str, Any]:
-    """Return the AsyncAPI document, whose one channel is the journal.
-
-    ``files`` names each event's schema file.
-    """
+    """Return the AsyncAPI document, whose one channel is the journal. ``files`` names each event's schema file."""
     messages = {
         payload.event_name: {
             "name": payload.event_type,
@@ -115,10 +112,7 @@ def envelope_schema(payload: type[Payload]) -> dict[str, Any]:
 
 
 def documents() -> dict[str, dict[str, Any]]:
-    """Return all documents by file name.
-
-    They are the schemas of the current versions and the AsyncAPI document.
-    """
+    """Return all documents by file name. They are the schemas of the current versions and the AsyncAPI document."""
     files = {payload: file_name(payload.event_type, payload.dataversion) for payload in CATALOGUE}
     schemas = {file: envelope_schema(payload) for payload, file in files.items()}
     return schemas | {ASYNCAPI_FILE: asyncapi_document(files)}
@@ -146,10 +140,7 @@ class SchemaProblem(NamedTuple):
 
 
 def problems(published: Mapping[str, str]) -> list[SchemaProblem]:
-    """Compare the checked-in files with the models.
-
-    ``published`` has the files' texts by file name.
-    """
+    """Compare the checked-in files with the models. ``published`` has the files' texts by file name."""
     found: list[SchemaProblem] = []
     present = documents()
     for name, document in present.items():

@@ -22,10 +22,7 @@ def write(folder: Path) -> None:
 
 
 def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
-    """Check the documents in a folder, and return the exit code.
-
-    The argument ``write`` writes the documents first.
-    """
+    """Check the documents in a folder, and return the exit code. The argument ``write`` writes the documents first."""
     if list(arguments) not in (["check"], ["write"]):
         sys.stderr.write("usage: python -m app.events.schemas check|write\n")
         return 2

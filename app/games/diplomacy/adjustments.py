@@ -73,10 +73,7 @@ def retreat(position: Position, orders: Mapping[int, Order]) -> tuple[dict[int, 
 
 
 def _retreat_target(board: Map, lost: Dislodged, order: Order) -> int:
-    """Return the location of a retreat, NOWHERE if it is not allowed.
-
-    A coast need not be named if only one is left.
-    """
+    """Return the location of a retreat, NOWHERE if it is not allowed. A coast need not be named if only one is left."""
     if order.to in lost.retreats:
         return order.to
     matching = [to for to in lost.retreats if board.province_of[to] == board.province_of[order.to]]

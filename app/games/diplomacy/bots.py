@@ -31,10 +31,7 @@ def hold_bot(position: Position, power: int, rng: Random) -> list[Order]:  # noq
 
 
 def random_bot(position: Position, power: int, rng: Random) -> list[Order]:
-    """Draw from the legal orders of each unit.
-
-    The bot builds or disbands as much as possible.
-    """
+    """Draw from the legal orders of each unit. The bot builds or disbands as much as possible."""
     legal = legal_orders(position, power)
     places = sorted(legal)
     if position.phase.kind == ADJUSTMENTS:
@@ -43,10 +40,7 @@ def random_bot(position: Position, power: int, rng: Random) -> list[Order]:
 
 
 def chaos_bot(position: Position, power: int, rng: Random) -> list[Order]:
-    """Move or retreat with every unit that can, anywhere.
-
-    Otherwise the bot plays as the random bot.
-    """
+    """Move or retreat with every unit that can, anywhere. Otherwise the bot plays as the random bot."""
     if position.phase.kind == ADJUSTMENTS:
         return random_bot(position, power, rng)
     chosen = []
@@ -87,10 +81,7 @@ def defensive_bot(position: Position, power: int, rng: Random) -> list[Order]:
 
 
 def territorial_bot(position: Position, power: int, rng: Random) -> list[Order]:
-    """Move each unit towards the nearest centre not yet owned.
-
-    No two units move into one province.
-    """
+    """Move each unit towards the nearest centre not yet owned. No two units move into one province."""
     if position.phase.kind != MOVEMENT:
         return _between_movements(position, power, rng)
     goals = set(position.board.centers) - set(position.centers_of(power))
@@ -103,10 +94,7 @@ def territorial_bot(position: Position, power: int, rng: Random) -> list[Order]:
 
 
 def coordinated_bot(position: Position, power: int, rng: Random) -> list[Order]:  # noqa: C901
-    """Attack centres with as many supports as the defence seems to need.
-
-    The other units support or approach.
-    """
+    """Attack centres with as many supports as the defence seems to need. The other units support or approach."""
     if position.phase.kind != MOVEMENT:
         return _between_movements(position, power, rng)
     board = position.board

@@ -188,10 +188,7 @@ def _supports(board: Map, fleet: bool, at: int, other_fleet: bool, other: int) -
 
 
 def trie(texts: Iterable[str]) -> dict[str, dict]:  # type: ignore[type-arg]
-    """Return texts as a trie.
-
-    It is nested dictionaries by character, with an empty one at the end of a text.
-    """
+    """Return texts as a trie. It is nested dictionaries by character, with an empty one at the end of a text."""
     root: dict[str, dict] = {}  # type: ignore[type-arg]
     for text in texts:
         node = root

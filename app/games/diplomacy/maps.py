@@ -28,10 +28,7 @@ class Unit(NamedTuple):
 
 
 class Province(NamedTuple):
-    """A line of a map's table.
-
-    ``fleets`` has a list of borders for each coast; the key of an only coast is ''.
-    """
+    """A line of a map's table. ``fleets`` has a list of borders for each coast; the key of an only coast is ''."""
 
     code: str
     name: str

@@ -403,10 +403,7 @@ class _Resolver:
         return self.going[going] == province and province not in self.carriers and going not in self.carriers
 
     def _strength(self, province: int, without: int = NOWHERE) -> tuple[int, int]:
-        """Return bounds of 1 plus the number of a unit's supports.
-
-        Supports of the power ``without`` do not count.
-        """
+        """Return bounds of 1 plus the number of a unit's supports. Supports of the power ``without`` do not count."""
         least = most = 1
         for helper in self.helpers[province]:
             if self.power[helper] != without and self.success[helper] is not False:
@@ -415,10 +412,7 @@ class _Resolver:
         return least, most
 
     def _hindrance(self, rival: int) -> tuple[int, int]:
-        """Return bounds of the strength with which a move blocks others.
-
-        The others are moves to the same province.
-        """
+        """Return bounds of the strength with which a move blocks others. The others are moves to the same province."""
         going = self.going[rival]
         arrives, beaten = self.arrives(rival), self.success[going] if self._swaps(rival, going) else False
         if arrives is False or beaten:

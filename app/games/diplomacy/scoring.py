@@ -51,25 +51,16 @@ def placed_scores(counts: Sequence[tuple[int, int]], to_win: int = 18) -> list[f
 
 
 def ranks(scores: Sequence[float]) -> list[int]:
-    """Return the rank of each score, the best 1.
-
-    Equal scores share the better rank.
-    """
+    """Return the rank of each score, the best 1. Equal scores share the better rank."""
     return [1 + sum(other > score for other in scores) for score in scores]
 
 
 def shares(scores: Sequence[float]) -> list[float]:
-    """Return each score's part of their sum.
-
-    The parts are equal if the sum is 0. Scores must not be negative.
-    """
+    """Return each score's part of their sum. The parts are equal if the sum is 0. Scores must not be negative."""
     total = sum(scores)
     return [score / total if total else 1 / len(scores) for score in scores]
 
 
 def zero_sum(parts: Sequence[float]) -> list[float]:
-    """Return parts of a whole as outcomes that sum to 0.
-
-    Outcomes are from -1/(P - 1) to 1.
-    """
+    """Return parts of a whole as outcomes that sum to 0. Outcomes are from -1/(P - 1) to 1."""
     return [(part * len(parts) - 1) / (len(parts) - 1) for part in parts]

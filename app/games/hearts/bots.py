@@ -28,16 +28,10 @@ With 20 it plays worse than the normal bot, because noise looks like moons.
 """
 
 _SURE = 40.0
-"""Log-weight of the chosen card.
-
-All others have 0, so that the choice is practically certain.
-"""
+"""Log-weight of the chosen card. All others have 0, so that the choice is practically certain."""
 
 _TRIES = 20
-"""Attempts to deal the hidden cards.
-
-Dealing card by card can get stuck, so the last attempt ignores voids.
-"""
+"""Attempts to deal the hidden cards. Dealing card by card can get stuck, so the last attempt ignores voids."""
 
 
 def normal(rules: HeartsRules) -> Heuristic:
@@ -199,10 +193,7 @@ def _best(cards: int, worth: NDArray[np.float64], number: int) -> int:
 
 @kernel
 def _played_out(game: Game, card: int) -> float:
-    """Return seat 0's final lead in points after playing ``card``.
-
-    Normal bots play on.
-    """
+    """Return seat 0's final lead in points after playing ``card``. Normal bots play on."""
     choose(game, card)
     choices = legal(game)
     while choices:
@@ -233,10 +224,7 @@ def deal_hidden(game: Game, seed: int) -> None:
 
 @kernel
 def _dealt(game: Game, hidden: int, seed: int, by_voids: int) -> bool:
-    """Deal the hidden cards; return False if stuck.
-
-    The cards with the fewest possible holders are dealt first.
-    """
+    """Deal the hidden cards; return False if stuck. The cards with the fewest possible holders are dealt first."""
     room = np.zeros(SEATS, dtype=np.int64)  # cards that each seat still needs
     for seat in range(1, SEATS):
         game["hand"][seat] = 0
@@ -292,10 +280,7 @@ def _holder(game: Game, room: Indices, suit: int, point: int, by_voids: int) -> 
 
 @kernel
 def _pick(cards: int, point: int) -> int:
-    """Return a random card of a set.
-
-    ``point`` is uniform in [0, 2**32).
-    """
+    """Return a random card of a set. ``point`` is uniform in [0, 2**32)."""
     for _ in range(point * count(cards) >> 32):
         cards &= cards - 1
     return lowest(cards)

@@ -93,10 +93,7 @@ def _write(game: Game, seat: int, obs: Floats, row: int) -> None:
 
 @inlined
 def _spread(cards: int, table: NDArray[np.generic], out: NDArray[np.generic], row: int, start: int) -> None:
-    """Write the features of a set of cards.
-
-    They are six groups of eight, then four.
-    """
+    """Write the features of a set of cards. They are six groups of eight, then four."""
     for byte in range(CARDS // 8):
         for k in range(8):
             out[row, start + 8 * byte + k] = table[cards >> 8 * byte & 255, k]

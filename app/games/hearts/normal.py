@@ -42,10 +42,7 @@ _ROB = 2.0  # worth of taking a trick with points while a seat may be shooting
 _ALARM = 4.0  # cost of giving points to a seat that may be shooting
 
 _EVEN = 1e-3
-"""Weight of a card's number, which breaks ties.
-
-Among equally dangerous cards, the highest is played first.
-"""
+"""Weight of a card's number, which breaks ties. Among equally dangerous cards, the highest is played first."""
 
 
 class View(NamedTuple):

@@ -12,10 +12,7 @@ CLEAN_FIRST_TRICK, MUST_BREAK, QUEEN_BREAKS = 1, 2, 4
 
 @dataclass(frozen=True, slots=True)
 class HeartsRules:
-    """Rules of a table, named as in game strings.
-
-    Options shared with OpenSpiel have OpenSpiel's defaults.
-    """
+    """Rules of a table, named as in game strings. Options shared with OpenSpiel have OpenSpiel's defaults."""
 
     # each seat passes three cards: in a match left, right, across, then none, in the order ``DIRECTION_ORDER``; in a
     # game of one hand in a random direction

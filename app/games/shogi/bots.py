@@ -38,28 +38,16 @@ _CAPTURES = 4
 """Most plies of captures after the first ``DEPTH`` plies."""
 
 _VALUES = np.array([0, 90, 315, 405, 495, 540, 855, 990, 10_000, 540, 540, 540, 540, 945, 1395], dtype=np.int64)
-"""Values of pieces by code.
-
-In a hand, a piece has the value of its unpromoted base.
-"""
+"""Values of pieces by code. In a hand, a piece has the value of its unpromoted base."""
 _WORTH = _VALUES + _VALUES[BASE]
-"""Gain in material by capturing a piece, by its code.
-
-The opponent loses the piece, and the own hand gains its base.
-"""
+"""Gain in material by capturing a piece, by its code. The opponent loses the piece, and the own hand gains its base."""
 
 _CHECK = 60
 _PER_NAT = 60.0
-"""Difference in score that makes a move e times as likely.
-
-It applies to the better of two moves of ``heuristic``.
-"""
+"""Difference in score that makes a move e times as likely. It applies to the better of two moves of ``heuristic``."""
 
 _SURE = 40.0
-"""Log-weight of a chosen move.
-
-All others have 0, so that the choice is practically certain.
-"""
+"""Log-weight of a chosen move. All others have 0, so that the choice is practically certain."""
 
 _MATE, _INFINITY = 1_000_000, 10_000_000
 
@@ -127,10 +115,7 @@ def _grade(
 
 @kernel
 def target(tables: np.void, board: Cells, action: int) -> tuple[int, int, int, int]:
-    """Return an action's squares, and the piece before and after it.
-
-    The squares are from (-1: a drop) and to.
-    """
+    """Return an action's squares, and the piece before and after it. The squares are from (-1: a drop) and to."""
     cells = tables["cells"]
     if action >= tables["drops"]:
         place, kind = divmod(action - tables["drops"], tables["kinds"])

@@ -108,10 +108,7 @@ def see(  # noqa: C901 - plane after plane
 
 @kernel
 def recall(tables: np.void, layout: np.void, obs: NDArray[np.uint8], game: Position) -> None:
-    """Rebuild in ``game`` the position that a seat to move sees.
-
-    Only board, hands and seat are written.
-    """
+    """Rebuild in ``game`` the position that a seat to move sees. Only board, hands and seat are written."""
     cells, kinds = tables["cells"], tables["kinds"]
     board, hands = game["board"], game["hands"]
     board[:cells] = 0
@@ -142,10 +139,7 @@ class Numbering:
 
 
 def plain_numbers(variant: Variant) -> Numbering:
-    """Return the variant's own numbers.
-
-    Moves come first, by from square, to square and promotion, then drops.
-    """
+    """Return the variant's own numbers. Moves come first, by from square, to square and promotion, then drops."""
     same = np.arange(variant.actions)
     return Numbering(variant.actions, same, same)
 

@@ -64,10 +64,7 @@ def write_kif(actions: Sequence[int], names: tuple[str, str] = ("", ""), variant
 
 
 def _ending(game: Replay) -> str:
-    """Return the word for how a game stands.
-
-    A game that goes on, or was cut off, is interrupted.
-    """
+    """Return the word for how a game stands. A game that goes on, or was cut off, is interrupted."""
     if game.position["occurrences"] >= OCCURRENCES:
         return "千日手" if game.winner == FINISHED else "反則勝ち" if game.winner == game.seat else "反則負け"
     if game.winner == game.seat:
@@ -78,10 +75,7 @@ def _ending(game: Replay) -> str:
 def parse_kif(  # noqa: C901 - a line after the other
     text: str, variant: Variant = SHOGI
 ) -> KifGame:
-    """Return the game of a record.
-
-    Raises ``BadNotation`` with the number of the line.
-    """
+    """Return the game of a record. Raises ``BadNotation`` with the number of the line."""
     game, names, last = Replay(variant), ["", ""], -1
     for number, raw in enumerate(text.lstrip("\ufeff").splitlines(), 1):
         line = raw.translate(_NARROW).rstrip()
@@ -131,10 +125,7 @@ def _play(game: Replay, text: str, last: int, number: int, raw: str) -> int:
 
 
 def _seen(cell: int, seat: int, variant: Variant) -> int:
-    """Convert a square between Black's view and that of ``seat``.
-
-    A negative number stays as it is.
-    """
+    """Convert a square between Black's view and that of ``seat``. A negative number stays as it is."""
     return variant.cells - 1 - cell if seat and cell >= 0 else cell
 
 

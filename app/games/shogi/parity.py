@@ -45,10 +45,7 @@ class Comparison:
 
 
 class ShogiChecker(Checker):
-    """Checker that replays a game by our own rules and OpenSpiel's.
-
-    It compares legal moves and the ending.
-    """
+    """Checker that replays a game by our own rules and OpenSpiel's. It compares legal moves and the ending."""
 
     against = "openspiel and its own rules"
 
@@ -102,10 +99,7 @@ def _ruling(ours: Replay, theirs: Any) -> Ruling:
 
 
 def _in_camp(game: Replay) -> list[float] | None:
-    """Return OpenSpiel's outcome for kings in the camps, or None.
-
-    None means that OpenSpiel's game goes on.
-    """
+    """Return OpenSpiel's outcome for kings in the camps, or None. None means that OpenSpiel's game goes on."""
     board, hand = game.position["board"], game.position["hands"][1]
     camp = -board[SHOGI.cells - _CAMP : SHOGI.cells]  # of the seat that has just moved
     if KING not in camp:
@@ -118,10 +112,7 @@ def _in_camp(game: Replay) -> list[float] | None:
 
 @cache
 def openspiel_actions() -> Indices:
-    """Return OpenSpiel's number of each action of each seat.
-
-    OpenSpiel's squares begin at the corner nearest to 9i.
-    """
+    """Return OpenSpiel's number of each action of each seat. OpenSpiel's squares begin at the corner nearest to 9i."""
     side, cells = SHOGI.side, SHOGI.cells
     rows, columns = np.divmod(np.arange(cells), side)
     black = (side - 1 - rows) * side + columns

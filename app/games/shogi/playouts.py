@@ -23,10 +23,7 @@ from app.games.shogi.variant import MOST_LEGAL
 from app.games.table import FINISHED
 
 _MOST_EDGES = 10_000_000
-"""Most edges of a tree, 180 MB.
-
-In a full tree, playouts begin at its leaves.
-"""
+"""Most edges of a tree, 180 MB. In a full tree, playouts begin at its leaves."""
 
 _OPEN = 2
 """Value of ``Tree.proven`` for an outcome that is not proven."""
@@ -46,10 +43,7 @@ class PlayoutSearch:
         self._rules, self._limit, self._playouts, self._exploration = rules, max_moves, playouts, exploration
 
     def move(self, history: Sequence[int], seed: int) -> int:
-        """Return an action after a history.
-
-        Both have the numbers of the seats to move.
-        """
+        """Return an action after a history. Both have the numbers of the seats to move."""
         numbers, game = self._rules.numbering, Replay(self._rules.variant, limit=self._limit)
         for number in history:
             game.play(int(numbers.action[number]))
@@ -57,20 +51,14 @@ class PlayoutSearch:
 
 
 def best_move(game: Replay, playouts: int, exploration: float, seed: int) -> int:
-    """Return the action that a search from an unfinished game finds.
-
-    The action has the variant's number.
-    """
+    """Return the action that a search from an unfinished game finds. The action has the variant's number."""
     tables, lists = game.variant.tables, Lists(game.lists.moves.copy(), game.lists.keys.copy(), game.lists.legal.copy())
     state = np.array([seed], dtype=np.uint64)
     return int(_best_action(tables, game.position, lists, (playouts, exploration), state))
 
 
 class Tree(NamedTuple):
-    """E edges of a tree.
-
-    The edges of a node follow each other, in random order; ``_ROOT`` leads to the root.
-    """
+    """E edges of a tree. The edges of a node follow each other, in random order; ``_ROOT`` leads to the root."""
 
     action: NDArray[np.uint16]  # [E]
     chooser: NDArray[np.int8]  # [E] the seat that plays the action
@@ -133,10 +121,7 @@ def _best_action(
 
 @kernel
 def _expand(tree: Tree, edge: int, game: Position, lists: Lists, state: NDArray[np.uint64]) -> None:
-    """Add a game's legal actions to the tree, below an edge.
-
-    The tree needs room for them.
-    """
+    """Add a game's legal actions to the tree, below an edge. The tree needs room for them."""
     begin = tree.used[0]
     tree.first[edge], tree.edges[edge] = begin, game["legal"]
     for k in range(game["legal"]):
@@ -219,10 +204,7 @@ def _most(tree: Tree) -> int:
 
 @inlined
 def _draw(state: NDArray[np.uint64], count: int) -> int:
-    """Return a random number below ``count``.
-
-    Source: SplitMix64 (Steele, Lea and Flood 2014).
-    """
+    """Return a random number below ``count``. Source: SplitMix64 (Steele, Lea and Flood 2014)."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     mixed = state[0]
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

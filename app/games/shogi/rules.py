@@ -78,10 +78,7 @@ WORKSPACE = np.dtype(
     ],
     align=True,
 )
-"""Memory of the move generator: one record for a thread.
-
-A record may hold any content.
-"""
+"""Memory of the move generator: one record for a thread. A record may hold any content."""
 
 
 def _random_keys(seed: int, *shape: int) -> NDArray[np.uint64]:
@@ -91,10 +88,7 @@ def _random_keys(seed: int, *shape: int) -> NDArray[np.uint64]:
 _CELL_KEYS = _random_keys(1, 2 * CODES - 1, MOST_CELLS)  # by code + 14
 _HAND_KEYS = _random_keys(2, 2, KINDS, MOST_IN_HAND + 1)
 _CHECKED = np.uint64(1)
-"""Key bit that says whether the seat to move is in check.
-
-The other bits are a hash (Zobrist 1970).
-"""
+"""Key bit that says whether the seat to move is in check. The other bits are a hash (Zobrist 1970)."""
 
 
 @kernel
@@ -260,10 +254,7 @@ def legal_moves(tables: np.void, game: Position, work: np.void, out: Actions) ->
 
 @kernel
 def _pawn_mates(tables: np.void, board: Cells, cell: int, work: np.void) -> bool:
-    """Return whether a pawn dropped before the king gives mate.
-
-    No drop could come between the pawn and the king.
-    """
+    """Return whether a pawn dropped before the king gives mate. No drop could come between the pawn and the king."""
     cells, turned, marks = tables["cells"], work["turned"], work["turned_marks"]
     for place in range(cells):
         turned[place] = -board[cells - 1 - place]
@@ -274,10 +265,7 @@ def _pawn_mates(tables: np.void, board: Cells, cell: int, work: np.void) -> bool
 
 @kernel
 def move(tables: np.void, game: Position, action: int) -> None:
-    """Play a legal action, and turn the position to the other seat.
-
-    ``checked`` and ``legal`` are not updated.
-    """
+    """Play a legal action, and turn the position to the other seat. ``checked`` and ``legal`` are not updated."""
     board, hands, cells, kinds = game["board"], game["hands"], tables["cells"], tables["kinds"]
     if action >= tables["drops"]:
         place, kind = divmod(action - tables["drops"], kinds)
@@ -302,10 +290,7 @@ def move(tables: np.void, game: Position, action: int) -> None:
 
 @kernel
 def position_key(tables: np.void, game: Position) -> np.uint64:
-    """Return the key of a position.
-
-    Equal positions of one seat have equal keys. ``checked`` has to be up to date.
-    """
+    """Return the key of a position. Equal positions of one seat have equal keys. ``checked`` has to be up to date."""
     board, hands = game["board"], game["hands"]
     key = _CHECKED if game["checked"] else np.uint64(0)
     for cell in range(tables["cells"]):
@@ -342,10 +327,7 @@ def always_checked(keys: Keys, first: int, last: int) -> bool:
 
 @kernel
 def may_declare(tables: np.void, game: Position) -> bool:
-    """Return whether the seat to move may declare a win.
-
-    ``checked`` has to be up to date.
-    """
+    """Return whether the seat to move may declare a win. ``checked`` has to be up to date."""
     board, camp, needed = game["board"], tables["zone"] * tables["side"], tables["points"][game["seat"]]
     if not needed or game["checked"]:
         return False
@@ -362,10 +344,7 @@ def may_declare(tables: np.void, game: Position) -> bool:
 
 
 class Lists(NamedTuple):
-    """Moves, positions and legal actions of N games.
-
-    The first numbers of each row are in use.
-    """
+    """Moves, positions and legal actions of N games. The first numbers of each row are in use."""
 
     moves: NDArray[np.uint16]  # [N, limit]
     keys: Keys  # [N, limit + 1] of the positions

@@ -134,10 +134,7 @@ def write_sfen(position: Position, variant: Variant, number: int = 1) -> str:
 
 
 def square_name(cell: int, seat: int, variant: Variant) -> str:
-    """Return the name of a square, for instance ``7g``.
-
-    ``seat`` sees the square as ``cell``.
-    """
+    """Return the name of a square, for instance ``7g``. ``seat`` sees the square as ``cell``."""
     row, column = divmod(variant.cells - 1 - cell if seat else cell, variant.side)
     return f"{variant.side - column}{'abcdefghi'[row]}"
 
@@ -148,20 +145,14 @@ def _square(name: str, seat: int, variant: Variant) -> int:
 
 
 def write_move(action: int, seat: int, variant: Variant) -> str:
-    """Return the USI text of a seat's action.
-
-    Examples are ``7g7f``, ``2d2c+`` and ``P*5e``.
-    """
+    """Return the USI text of a seat's action. Examples are ``7g7f``, ``2d2c+`` and ``P*5e``."""
     cell, place, promotes, code = variant.parts(action)
     to = square_name(place, seat, variant)
     return f"{LETTERS[code]}*{to}" if code else square_name(cell, seat, variant) + to + "+" * promotes
 
 
 def parse_move(text: str, seat: int, variant: Variant) -> int:
-    """Return the action of a seat's move in USI, legal or not.
-
-    Raises ``BadNotation``.
-    """
+    """Return the action of a seat's move in USI, legal or not. Raises ``BadNotation``."""
     last = "abcdefghi"[variant.side - 1]
     square = f"[1-{variant.side}][a-{last}]"
     kinds = "".join(LETTERS[code] for code in variant.codes)

@@ -23,10 +23,7 @@ from app.games.shogi.variant import VARIANTS, Variant
 from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, TableSpec, UnknownGame
 
 VERSION = 1
-"""Version of this implementation.
-
-It is raised when the same actions could give another game or observation.
-"""
+"""Version of this implementation. It is raised when the same actions could give another game or observation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,7 @@ KINDS = 7
 MOST_CELLS = 81
 MOST_IN_HAND = 18
 MOST_LEGAL = 600
-"""Upper bound of the legal moves of a position; 593 are possible.
-
-Positions have the pieces of one set.
-"""
+"""Upper bound of the legal moves of a position; 593 are possible. Positions have the pieces of one set."""
 
 _KNIGHT_JUMPS = ((-2, -1), (-2, 1))
 _DIRECTIONS = ((-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), *_KNIGHT_JUMPS)
