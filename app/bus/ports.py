@@ -41,10 +41,7 @@ class BusError(FlyballError):
 
 
 class OtherHistory(BusError):
-    """The journal does not hold a record that this program knows of.
-
-    It was restored from an older copy, or exchanged.
-    """
+    """A restored or exchanged journal, which does not hold a record that this program has read."""
 
 
 class BrokerUnavailable(BusError):
@@ -116,7 +113,7 @@ class Batch:
     """Events delivered together.
 
     Attributes:
-        events: events of the wanted types, in order. Empty when the subscription has caught up, or when its cursor
+        events: events of the subscribed types, in order. Empty when the subscription has caught up, or when its cursor
             skips events of other types.
         position: the cursor after this batch.
         head: position of the journal's last event at sending; ``position >= head`` means caught up.
@@ -208,7 +205,7 @@ class Bus(Protocol):
         """Subscribe to events.
 
         Args:
-            types: payload classes wanted; None for all.
+            types: payload classes to deliver; None for all.
             after: begin after this position; None for the head.
         """
         ...
@@ -245,7 +242,7 @@ class Bus(Protocol):
 
         Args:
             upto: the position.
-            kinds: names of the reducers whose rows are wanted.
+            kinds: names of the reducers whose rows to return.
 
         Raises:
             BrokerUnavailable: not answered in time.

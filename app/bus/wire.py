@@ -92,10 +92,7 @@ class Hello(Message):
 
 
 class Subscribe(Message):
-    """A subscription to open; see ``Bus.subscribe``.
-
-    ``credit`` bounds the unconsumed bytes. ``held`` of these bytes were delivered under an earlier id, up to ``after``.
-    """
+    """A subscription to open, with ``credit`` bytes; ``held`` of them are unconsumed, delivered under an earlier id."""
 
     id: Annotated[int, Field(ge=0, lt=1 << 32)]
     types: frozenset[Name] | None
