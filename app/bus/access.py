@@ -166,7 +166,7 @@ class Access:
         return [ZAP_VERSION, number, b"400", b"This key is not authorized.", b"", b""]
 
     def _list_version(self) -> tuple[int, int, int] | None:
-        """Return the version of the list's file; None without a file. The version changes whenever the file does."""
+        """Return the version of the list's file, which changes whenever the file does; None without a file."""
         try:
             status = self.path.stat()
         except OSError:

@@ -130,7 +130,7 @@ class Broker:
         if heard >= self._next_probe:
             self._next_probe = heard + PROBE_S
             self._send(self._hub.probe(heard))
-        self._journal.rest(idle=idle)
+        self._journal.maintain(idle=idle)
         if self._on_loop is not None:
             self._on_loop()
         return full or self._hub.has_more()
@@ -162,7 +162,7 @@ class Broker:
     def _authenticate(self, access: Access) -> None:
         """Answer libzmq's questions about keys; cut off revoked connections."""
         if access.refresh():
-            self._hub.cut_off()
+            self._hub.drop_revoked()
         assert self._zap is not None
         while int(self._zap.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             self._zap.send_multipart(access.answer(self._zap.recv_multipart()))

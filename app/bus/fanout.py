@@ -90,11 +90,11 @@ class SubscriptionCursor:
         """Return whether there is credit, and events or a notice that the subscription has caught up to send."""
         return self._credit > 0 and (self.position < head or self._catching_up)
 
-    def fell_behind(self) -> None:
+    def fall_behind(self) -> None:
         """Mark the subscription as catching up from the journal."""
         self._catching_up = True
 
-    def consumed(self, position: int) -> None:
+    def consume(self, position: int) -> None:
         """Restore the credit of all deliveries up to a position."""
         while self._unconsumed and self._unconsumed[0][0] <= position:
             self._credit += self._unconsumed.popleft()[1]
@@ -134,10 +134,10 @@ class Fanout:
         """Return the number of a peer's subscriptions."""
         return len(self._numbers.get(peer, ()))
 
-    def consumed(self, peer: bytes, number: int, position: int) -> None:
+    def consume(self, peer: bytes, number: int, position: int) -> None:
         """Restore a subscription's credit; a closed subscription is ignored."""
         if cursor := self._cursors.get((peer, number)):
-            cursor.consumed(position)
+            cursor.consume(position)
 
     def remove(self, peer: bytes, number: int | None = None) -> None:
         """Close one subscription of a peer, or all; closed ones are ignored."""
@@ -181,7 +181,7 @@ class Fanout:
 
     def _catch_up(self, key: tuple[bytes, int], cursor: SubscriptionCursor, head: int) -> list[bytes] | None:
         """Serve a subscription from the journal. An unreadable record ends only this subscription."""
-        cursor.fell_behind()
+        cursor.fall_behind()
         try:
             chunk = self._journal.read(
                 cursor.position, limit=READ_RECORDS, max_bytes=self._limits.delivery_bytes, types=cursor.types

@@ -155,7 +155,7 @@ class Hub:
         except (ProtocolError, ValidationError, struct_error, IndexError) as error:
             self._out.append((peer, [wire.ERROR, f"The broker does not understand this message: {error}".encode()]))
 
-    def cut_off(self) -> None:
+    def drop_revoked(self) -> None:
         """Drop the connections whose keys are no longer valid. Dropped connections get no further events."""
         assert self._access is not None
         for peer, session in list(self._sessions.items()):
@@ -226,7 +226,7 @@ class Hub:
                 self._subscribe(peer, wire.Subscribe.model_validate_json(parts[1]))
             case wire.CREDIT:
                 _, number, position = wire.CREDIT_FORM.unpack(parts[0])
-                self._fanout.consumed(peer, number, position)
+                self._fanout.consume(peer, number, position)
             case wire.UNSUBSCRIBE:
                 self._fanout.remove(peer, wire.ID_FORM.unpack(parts[0])[1])
             case wire.ASK:

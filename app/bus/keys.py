@@ -154,7 +154,7 @@ class KeyList:
             if not line.strip() or line.startswith("#"):
                 continue
             try:
-                key = _parsed(line)
+                key = _parse_line(line)
             except BadKey as error:
                 raise _bad_line(number, error.message) from error
             if key.public in keys:
@@ -229,7 +229,7 @@ def _earlier(first: datetime | None, second: datetime | None) -> datetime | None
     return min(first, second) if first and second else first or second
 
 
-def _parsed(line: str) -> Key:
+def _parse_line(line: str) -> Key:
     match line.split():
         case [name, role, public, *rest] if len(rest) <= 1:
             return Key(check_name(name), _role(role), check_public(public), _until(rest))

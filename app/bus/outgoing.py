@@ -39,7 +39,7 @@ class Outgoing:
 
     def __init__(self, producer: str, epoch: int, stored: Iterable[bytes]) -> None:
         self._producer, self._epoch = producer, epoch
-        self._frames = deque(map(_restored, stored))
+        self._frames = deque(map(_restore, stored))
         self._in_flight = 0
         self._next = 0
         self._builder = FrameBuilder(producer)
@@ -125,6 +125,6 @@ class Outgoing:
         return frame
 
 
-def _restored(raw: bytes) -> Packed:
+def _restore(raw: bytes) -> Packed:
     frame = Frame.parse(raw)
     return Packed(frame.epoch, frame.base, frame.count, raw, stored=True)

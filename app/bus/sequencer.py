@@ -10,7 +10,7 @@ from app.bus.ports import check_rights
 from app.core import Clock, FlyballError, is_broker
 from app.events import Envelope
 from app.events.envelope import EPOCH
-from app.events.frames import Frame, Record, frame_of, seal, without
+from app.events.frames import Frame, Record, frame_of, seal, without_events
 from app.journal import Journal
 
 MICROSECOND = timedelta(microseconds=1)
@@ -143,7 +143,7 @@ class Sequencer:
                 repeated.add(i)
             frame_ids.add(event)
         if len(repeated) < frame.count:
-            self._seal(Frame.parse(without(frame, repeated)), now_us, source)
+            self._seal(Frame.parse(without_events(frame, repeated)), now_us, source)
         return self._runs(frame)
 
     def _seal(self, frame: Frame, now_us: int, source: str) -> int:

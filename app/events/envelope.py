@@ -57,10 +57,7 @@ class Envelope(Struct, Generic[P_co], frozen=True, kw_only=True, omit_defaults=T
 
 
 class EnvelopeModel(BaseModel, Generic[P_co]):
-    """Pydantic model of an envelope, from which the JSON Schemas are made.
-
-    Attributes are those of ``Envelope``, in the same order.
-    """
+    """Pydantic model of an envelope, for its JSON Schema; attributes are those of ``Envelope``, in the same order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -79,8 +76,8 @@ class EnvelopeModel(BaseModel, Generic[P_co]):
     @model_validator(mode="after")
     def _subject_fits_scope(self) -> Self:
         if (self.subject is None) == (self.data.scope is Scope.CONFIG):
-            wanted = "needs a subject: its config_key" if self.subject is None else "takes no subject"
-            raise ValueError(f"{self.data.event_name} {wanted}")
+            rule = "needs a subject: its config_key" if self.subject is None else "takes no subject"
+            raise ValueError(f"{self.data.event_name} {rule}")
         return self
 
     def envelope(self) -> Envelope[P_co]:

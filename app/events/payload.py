@@ -1,7 +1,4 @@
-"""Bases of payloads, the three kinds of event, and value types.
-
-Numbers have ranges and texts bounds, so that no event stops a fold.
-"""
+"""Bases of payloads, three kinds of event, and value types, with bounds so that no event stops a fold."""
 
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -128,12 +125,12 @@ RatingError = Annotated[float, Field(ge=0.01, le=100_000, description="standard 
 Velocity = Annotated[EloPerHour, Field(ge=-1e12, le=1e12)]
 
 
-def _cut(text: object) -> object:
+def _shorten(text: object) -> object:
     """Shorten a text, and replace what UTF-8 can't encode. Any failure can then be reported."""
     return text.encode(errors="replace").decode()[:TEXT_LENGTH] if isinstance(text, str) else text
 
 
-Text = Annotated[str, BeforeValidator(_cut), Field(max_length=TEXT_LENGTH)]
+Text = Annotated[str, BeforeValidator(_shorten), Field(max_length=TEXT_LENGTH)]
 """An error or a reason, for people. A longer text is cut."""
 
 Reason = Literal["tournament", "retest"]

@@ -74,10 +74,7 @@ H = TypeVar("H", bound=Callable[..., Step[Any]])
 
 
 def handles(*types: type[Payload]) -> Callable[[H], H]:
-    """Mark a method of a ``HandlerReducer`` as handler of event types.
-
-    Raises ``TypeError`` for anything but an event type.
-    """
+    """Mark a method of a ``HandlerReducer`` as handler of event types. Raises ``TypeError`` for anything else."""
     for kind in types:
         if not hasattr(kind, "event_name"):
             raise TypeError(f"handles takes event types, such as events.TrainingCompleted, not {kind!r}")
@@ -107,7 +104,7 @@ class HandlerReducer:
             cls._handlers = {**cls._handlers, **own}
             cls.reads = frozenset(cls._handlers)
 
-    def step(self, rows: Mapping[str, Any], event: Event[Payload], *shown: Mapping[str, Any]) -> Step[Any]:
+    def step(self, rows: Mapping[str, Any], event: Event[Payload], *arguments: Mapping[str, Any]) -> Step[Any]:
         """Fold one event by the handler of its type. The handler gets the same arguments."""
         handler: Callable[..., Step[Any]] = getattr(self, self._handlers[type(event.data)])
-        return handler(rows, event, *shown)
+        return handler(rows, event, *arguments)

@@ -68,9 +68,6 @@ def _external(traceparent: str | None) -> tuple[str, str, str] | None:
 
 
 def _digits(identifier: str, count: int) -> str:
-    """Return the first hexadecimal digits of an id or its hash.
-
-    The hash is used if the id is not 32 hexadecimal digits, or begins with ``count`` zeros.
-    """
+    """Return the first digits of an id, or of its hash if it is not 32 hexadecimal digits or begins with zeros."""
     digits = identifier[:count] if _ID.fullmatch(identifier) else ""
     return digits if digits.strip("0") else derive_id("trace", identifier)[:count]

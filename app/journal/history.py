@@ -37,8 +37,8 @@ def history(
 
 def voided_events(journal: JournalReader) -> Mapping[int, Event[EventVoided]]:
     """Return the EVENT_VOIDED events, keyed by the position of the voided event."""
-    found = _landmark_events(journal, EventVoided)
-    return {event.data.position: event for event in reversed(list(found))}
+    events = _landmark_events(journal, EventVoided)
+    return {event.data.position: event for event in reversed(list(events))}
 
 
 def _landmark_events(journal: JournalReader, kind: type[Payload]) -> Iterator[Event[Any]]:

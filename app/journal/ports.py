@@ -59,7 +59,7 @@ class JournalReader(Protocol):
 
     @property
     def first(self) -> int:
-        """Position of the oldest event that is kept. It is 1 unless older events were deleted for good."""
+        """Position of the oldest event that is kept, 1 unless older events were deleted for good."""
         ...
 
     def read(
@@ -116,7 +116,7 @@ class Journal(JournalReader, Protocol):
 
     @property
     def recorded_us(self) -> int:
-        """Time of the last record; 0 in an empty journal. The unit is microseconds since 1970 UTC."""
+        """Time of the last record, in microseconds since 1970 UTC; 0 in an empty journal."""
         ...
 
     def append(
@@ -156,7 +156,7 @@ class Journal(JournalReader, Protocol):
         """Remove a dead letter; return False for an unknown number."""
         ...
 
-    def rest(self, *, idle: bool = True) -> None:
+    def maintain(self, *, idle: bool = True) -> None:
         """Do urgent maintenance between transactions; when ``idle``, do the rest too."""
         ...
 

@@ -1,7 +1,4 @@
-"""Blob stores: bytes under their own SHA-256.
-
-These stores are in memory or in a folder; ``objects`` has those by URL.
-"""
+"""Blob stores, bytes under their own SHA-256, in memory or in a folder; ``objects`` has those by URL."""
 
 import hashlib
 import os
@@ -158,7 +155,7 @@ class FileStore:
         """See ``BlobStore.put``."""
         key = key_of(data)
         path = self.path(key)
-        if not (_holds(path, data) and _renewed(path)):
+        if not (_holds(path, data) and _touch(path)):
             self._root.mkdir(parents=not self._is_within, exist_ok=True)
             for folder in (path.parent.parent, path.parent, self._unfinished):
                 folder.mkdir(exist_ok=True)
@@ -184,17 +181,17 @@ class FileStore:
 
     def keys(self) -> Iterator[str]:
         """See ``BlobStore.keys``."""
-        found = (path.name for path in self._root.glob("[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]/*"))
-        return (name for name in found if KEY.fullmatch(name))  # NFS, too, leaves files in folders
+        names = (path.name for path in self._root.glob("[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]/*"))
+        return (name for name in names if KEY.fullmatch(name))  # NFS, too, leaves files in folders
 
     def entries(self) -> Iterator[StoredBlob]:
         """See ``BlobStore.entries``."""
         for key in self.keys():
             with suppress(FileNotFoundError):  # deleted meanwhile
-                found = self.path(key).stat()
-                yield StoredBlob(key, found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
+                status = self.path(key).stat()
+                yield StoredBlob(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
 
-    def taken_bytes(self) -> int:
+    def total_bytes(self) -> int:
         """Return the size of all blobs."""
         return sum(entry.size_bytes for entry in self.entries())
 
@@ -210,11 +207,8 @@ def _holds(path: Path, data: bytes) -> bool:
         return False
 
 
-def _renewed(path: Path) -> bool:
-    """Make a blob young; return whether it is still there.
-
-    Garbage collection keeps young blobs, because the event that names such a blob is still to come.
-    """
+def _touch(path: Path) -> bool:
+    """Keep a blob from garbage collection until its event is recorded; return whether the blob is stored."""
     try:
         os.utime(path)
     except FileNotFoundError:  # garbage collection has just deleted it

@@ -95,10 +95,7 @@ class BadShard(FlyballError):
 
 
 def game_seed(seed: int, game: int) -> int:
-    """Return the seed from which a game of a shard draws chance.
-
-    ``seed`` is the shard's, ``game`` the game's number in the shard.
-    """
+    """Return the seed from which game number ``game`` of a shard with ``seed`` draws chance."""
     return derive_seed(seed, "game", game)
 
 
@@ -309,10 +306,7 @@ def get_shard(store: BlobStore, key: ShardKey) -> Shard:
 
 
 class ShardCache:
-    """Thread-safe cache of shards.
-
-    The least recently used shards are dropped. A shard's key is the hash of its content.
-    """
+    """Thread-safe cache of shards by the hash of their content; the least recently used are dropped."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity, self._size = capacity_bytes, 0

@@ -28,9 +28,9 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
         return 2
     if list(arguments) == ["write"]:
         write(folder)
-    found = problems(read(folder))
-    sys.stderr.writelines(f"{problem.text}\n" for problem in found)
-    return 1 if found else 0
+    found_problems = problems(read(folder))
+    sys.stderr.writelines(f"{problem.text}\n" for problem in found_problems)
+    return 1 if found_problems else 0
 
 
 if __name__ == "__main__":
