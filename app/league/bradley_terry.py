@@ -95,10 +95,7 @@ class Quadratic(NamedTuple):
 
 
 def maximise(function: Callable[[Floats], Quadratic], start: Floats) -> tuple[Floats, Quadratic]:
-    """Return a concave function's maximum and the function there.
-
-    Newton's method: a step that would lower the function is halved until it does not. Raises ``NoConvergence``.
-    """
+    """Return a concave function's maximum and value there by Newton's damped method. Raises ``NoConvergence``."""
     here, there = start, function(start)
     for _ in range(NEWTON_STEPS):
         step = np.asarray(np.linalg.solve(there.curvature, there.gradient), dtype=np.float64)
@@ -189,7 +186,7 @@ class _Games:
 
     def counted(self, strengths: Floats, misfit: float) -> Self:
         """Return the games with each pair's number reduced by the misfit."""
-        expected = self._expected(strengths)
+        expected = self._expected_score(strengths)
         share = 1 / (1 + self.games * _score_variance(expected, misfit) / self._game_variance(expected))
         return replace(self, games=share * self.games, score=share * self.score)
 
@@ -197,7 +194,7 @@ class _Games:
         """Return chi-squared over its degrees of freedom, at least 1. It allows for the misfit."""
         if not misfit:
             return 1.0
-        expected = self._expected(strengths)
+        expected = self._expected_score(strengths)
         variance = self._game_variance(expected) / self.games + _score_variance(expected, misfit)
         squared = (self.score / self.games - expected) ** 2 / variance
         judged = expected * (1 - expected) >= ONE_SIDED
@@ -216,14 +213,14 @@ class _Games:
 
     def information(self, strengths: Floats) -> Floats:
         """Return the covariance [A, A] of the log-likelihood's gradient. It allows for draws and shared openings."""
-        expected = self._expected(strengths)
+        expected = self._expected_score(strengths)
         return self._laplacian(self.dispersion * self.games * expected * (1 - expected))
 
-    def _expected(self, strengths: Floats) -> Floats:
+    def _expected_score(self, strengths: Floats) -> Floats:
         return _logistic(strengths[self.first] - strengths[self.second])
 
     def _game_variance(self, expected: Floats) -> Floats:
-        """Return the variance of one game's score in each pair [M]. It is kept above 0."""
+        """Return the variance, kept above 0, of one game's score in each pair [M]."""
         return np.asarray(np.maximum(self.dispersion * expected * (1 - expected), LEAST_VARIANCE))
 
     def _laplacian(self, weights: Floats) -> Floats:

@@ -54,12 +54,12 @@ def curve_weight(curve: Curve, p: float) -> float:
 def former_winners(league: League, hero: Agent, lost_games: int) -> frozenset[str]:
     """Return the agents that beat an ancestor of the hero. Only pairs with at least ``lost_games`` games count."""
     ancestors, winners = set(league.lineage(hero)), set[str]()
-    for one, others in league.games.items():
+    for agent, others in league.games.items():
         for other, played in others.items():
             if played.games >= lost_games:
                 if played.mean > 0.5 and other in ancestors:
-                    winners.add(one)
-                elif played.mean < 0.5 and one in ancestors:
+                    winners.add(agent)
+                elif played.mean < 0.5 and agent in ancestors:
                     winners.add(other)
     return frozenset(winners)
 
@@ -145,7 +145,7 @@ def select(
         case "top_k":
             chosen = top
         case "random":
-            chosen = _drawn(dict.fromkeys(others, 1.0), count, seed)
+            chosen = _draw(dict.fromkeys(others, 1.0), count, seed)
         case "recent":
             chosen = checkpoints[::-1]
         case "round_robin":
@@ -153,11 +153,11 @@ def select(
             chosen = [*others[first:], *others[:first]]
         case "pfsp":
             chances = {agent: win_probability(league, hero, agent, PRIOR_GAMES) for agent in others}
-            chosen = _drawn({agent: curve_weight(curve, chance) for agent, chance in chances.items()}, count, seed)
+            chosen = _draw({agent: curve_weight(curve, chance) for agent, chance in chances.items()}, count, seed)
     return tuple(chosen[:count])
 
 
-def _drawn(weights: dict[Agent, float], count: int, seed: int) -> Sequence[Agent]:
+def _draw(weights: dict[Agent, float], count: int, seed: int) -> Sequence[Agent]:
     """Draw without replacement."""
     left, drawn = dict(weights), list[Agent]()
     while len(drawn) < count and any(left.values()):

@@ -35,10 +35,7 @@ class PairTotals(Row, frozen=True):
 
     @classmethod
     def of_grades(cls, first: str, second: str, graded: GradedScores) -> Self:
-        """Return the totals of rotations with graded scores.
-
-        A mean beyond 0 or 1 counts as 0 or 1: the games are so one-sided that only their side is known.
-        """
+        """Return the totals of rotations with graded scores; a mean beyond 0 or 1 counts as 0 or 1."""
         players, rotations = graded.players, graded.rotations
         mean = min(1.0, max(0.0, graded.mean))
         return cls(
@@ -106,32 +103,23 @@ def pair_totals(first: str, second: str, match: Scored) -> PairTotals | None:
 
 
 def totals_of(hero: str, matches: Iterable[MatchResult]) -> tuple[PairTotals, ...]:
-    """Return an evaluated model's totals against each other opponent.
-
-    Only finished rotations count. Games against itself are left out.
-    """
+    """Return an evaluated model's totals of finished rotations against each other opponent, without itself."""
     totals = (pair_totals(hero, match.player, match) for match in matches if match.player != hero)
     return tuple(pair for pair in totals if pair)
 
 
 def decisive_games(match: MatchResult) -> float:
-    """Return the number of won or lost games that tell as much as a match's games.
-
-    It is the number of games, unless outcomes are graded: then it follows from their variance.
-    """
+    """Return the number of won or lost games that tell as much as a match's: by the variance if it is graded."""
     if not match.graded:
         return match.games
     return match.games / PairTotals.of_grades("", "", match.graded).dispersion
 
 
 def total(pairs: Iterable[PairTotals]) -> tuple[PairTotals, ...]:
-    """Add up the totals of the same two agents.
-
-    Totals may be seen from either side. The result is ordered by the names.
-    """
-    found: dict[tuple[str, str], PairTotals] = {}
+    """Add up the totals of the same two agents, seen from either side; ordered by the names."""
+    totals: dict[tuple[str, str], PairTotals] = {}
     for pair in pairs:
         ordered = pair if pair.first < pair.second else pair.flipped
         key = (ordered.first, ordered.second)
-        found[key] = found[key].plus(ordered) if key in found else ordered
-    return tuple(found[key] for key in sorted(found))
+        totals[key] = totals[key].plus(ordered) if key in totals else ordered
+    return tuple(totals[key] for key in sorted(totals))
