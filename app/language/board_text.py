@@ -12,7 +12,7 @@ from app.games.board_table import BoardRules, BoardTable
 from app.games.connect_four import CONNECT_FOUR
 from app.games.table import FINISHED, UnknownGame
 from app.games.tic_tac_toe import TIC_TAC_TOE
-from app.language.text_game import IllegalAnswer, OneOf, TextSpec, TextTable, Turn, draw_answer, parts_of
+from app.language.text_game import IllegalAnswer, OneOf, TextSpec, TextTable, TextTurn, draw_answer, parts_of
 
 VERSION = 1
 """Version of the text; raised when the same moves could give other prompts."""
@@ -79,7 +79,7 @@ class BoardText(TextTable):
                 self.submit(slot, seat, draw_answer(self._legal(slot), rng))
                 self.advance()
 
-    def pending(self) -> list[Turn]:
+    def pending(self) -> list[TextTurn]:
         """See ``TextTable.pending``."""
         seats = self._table.seats()
         slots = [slot for slot in np.flatnonzero(seats != FINISHED).tolist() if slot not in self._submitted]
@@ -87,7 +87,7 @@ class BoardText(TextTable):
             return []
         boards, masks = self._table.observe(np.array(slots))
         return [
-            Turn(slot, int(seats[slot]), self._prompt(board), self._one_of(mask))
+            TextTurn(slot, int(seats[slot]), self._prompt(board), self._one_of(mask))
             for slot, board, mask in zip(slots, boards, masks, strict=True)
         ]
 
@@ -106,7 +106,7 @@ class BoardText(TextTable):
         if len(slots):
             self._table.step(slots, actions)
 
-    def bot(self, name: str, turn: Turn, rng: Random) -> str:
+    def bot(self, name: str, turn: TextTurn, rng: Random) -> str:
         """See ``TextTable.bot``."""
         if name == RANDOM:
             return draw_answer(turn.answers, rng)

@@ -1,7 +1,4 @@
-"""Interface of text generators: prompts become answers.
-
-The base model gives each answer, alone or with one of its adapters.
-"""
+"""Interface of text generators: prompts become answers of the base model, alone or with an adapter."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +44,7 @@ class Adapter:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PromptRequest:
     """A prompt to answer."""
 
     prompt: str
@@ -58,7 +55,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How answers are drawn."""
+    """Temperature, end and length of answers."""
 
     temperature: float  # divides the logits; 0: the most probable token, with log-probabilities at 1
     stop: str  # ends a free answer, and belongs to it
@@ -108,7 +105,7 @@ class Generator(Protocol):
     def unload(self, name: str) -> None:
         """Unload an adapter. Raises ``UnknownAdapter``."""
 
-    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+    def generate(self, requests: Sequence[PromptRequest], sampling: Sampling) -> list[Completion]:
         """Return an answer to each request. Raises ``UnknownAdapter``."""
         ...
 
@@ -128,8 +125,8 @@ def adapter_name(key: ConfigKey, model: ModelHash) -> str:
 def get_adapter(store: BlobStore, model: ModelHash, *, optimizer: bool = False) -> Adapter:
     """Return a verified adapter from the store.
 
-    With ``optimizer``, it includes the state that further training needs.
-    Raises ``MissingBlob``, ``DamagedBlob``, ``NoModel`` or ``ModelMismatch``.
+    With ``optimizer``, it includes the state that further training needs. Raises ``MissingBlob``, ``DamagedBlob``,
+    ``NoModel`` or ``ModelMismatch``.
     """
     checkpoint = get_checkpoint(store, model, optimizer=optimizer)
     manifest = checkpoint.manifest
@@ -148,11 +145,11 @@ def check_canary(generator: Scorer, adapter: Adapter, tolerance: float = TOLERAN
     """
     lora = adapter.checkpoint.manifest.lora
     assert lora is not None
-    found = generator.score(lora.canary.ids, adapter.name)
+    scores = generator.score(lora.canary.ids, adapter.name)
     differences = [
-        abs(here - there)
-        for mine, written in zip(found, lora.canary.log_probs, strict=True)
-        for here, there in zip(mine, written[-len(mine) :], strict=True)  # some scorers return only the last ones
+        abs(actual - expected)
+        for mine, written in zip(scores, lora.canary.log_probs, strict=True)
+        for actual, expected in zip(mine, written[-len(mine) :], strict=True)  # some scorers return only the last ones
     ]
     largest = max(differences, key=lambda difference: (isnan(difference), difference))
     if not largest <= tolerance:
