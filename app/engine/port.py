@@ -44,17 +44,11 @@ class EngineClosed(FlyballError):
 
 
 TRACEPARENT = "TRACEPARENT"
-"""The environment variable with a job's trace context.
-
-A job's process and the commands that it starts read it. The name is OpenTelemetry's.
-"""
+"""The environment variable, OpenTelemetry's, from which a job's process and its commands read the trace context."""
 
 
 def trace_context() -> str:
-    """Return the trace context of the job that this task runs.
-
-    The context is bound for the task's logs. Empty without one.
-    """
+    """Return the trace context of this task's job, which is bound for its logs; empty without one."""
     return str(structlog.contextvars.get_contextvars().get("traceparent", ""))
 
 
@@ -62,10 +56,7 @@ class Engine(Protocol):
     """Runs jobs off the event loop. As many jobs run at once as it has workers; the others wait."""
 
     async def capacity(self) -> int | None:
-        """Return how many jobs run at once, if the number changes.
-
-        It changes as machines come and go. ``None`` if the number is fixed.
-        """
+        """Return how many jobs run at once, if it changes as machines come and go; None if it is fixed."""
         ...
 
     async def run(

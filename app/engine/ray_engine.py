@@ -115,12 +115,12 @@ class RayEngine:
 
 
 def check_ray() -> None:
-    """Raise ``NoRay`` if the package is not installed. It is not imported."""
+    """Raise ``NoRay`` if the package is not installed, without importing it."""
     try:
-        found = find_spec("ray")
+        package = find_spec("ray")
     except ValueError:  # raised for a module that is marked as missing
-        found = None
-    if found is None:
+        package = None
+    if package is None:
         raise NoRay("Engine 'ray' needs the package ray.", hint="pip install 'flyball[ray]'")
 
 

@@ -31,7 +31,7 @@ def _job(function: str) -> Job:
 
 
 def perform(function: str, spec: JsonObject, send: Callable[[JsonObject], None]) -> None:
-    """Run a job and send its frames. They are any number of ``progress`` frames, then one ``result`` or ``error``."""
+    """Run a job and send its frames: any number of ``progress`` frames, then one ``result`` or ``error``."""
     try:
         result = _job(function)(spec, lambda progress: send({"progress": progress}))
         send({"result": result})

@@ -132,12 +132,13 @@ def bots_of(config: GameConfig) -> tuple[str, ...]:
     The game's bots come first, weakest first, then the configured ones. Raises ``UnknownGame``, also when a configured
     bot has the name of one of the game's bots.
     """
-    theirs = open_table(config, slots=0).spec.bots
-    if taken := sorted({*theirs} & {*config.bots}):
+    game_bots = open_table(config, slots=0).spec.bots
+    if duplicates := sorted({*game_bots} & {*config.bots}):
         raise UnknownGame(
-            f"{config.game} has a bot {taken[0]!r} of its own.", hint=f"Rename games.{config.key}.bots.{taken[0]}."
+            f"{config.game} has a bot {duplicates[0]!r} of its own.",
+            hint=f"Rename games.{config.key}.bots.{duplicates[0]}.",
         )
-    return (*theirs, *config.bots)
+    return (*game_bots, *config.bots)
 
 
 def checker_for(config: GameConfig) -> Checker:
@@ -195,7 +196,7 @@ def openspiel_rules(config: GameConfig) -> Rules:
 
 
 def _codec_for(game: Any) -> Codec | None:
-    """Return the codec of a loaded game, or None. None means that no codec supports the game and its options."""
+    """Return the codec of a loaded game, or None if no codec supports the game and its options."""
     make = CODECS.get(game.get_type().short_name)
     options = None if make is None else _options_for(make, game, _HARMLESS)
     return None if make is None or options is None else make(**options)
@@ -207,11 +208,11 @@ def _options_for(make: Callable[..., Any], game: Any, harmless: frozenset[str] =
     Return None if any other option differs from its default, except for the ``harmless`` ones.
     """
     options = game.get_parameters()
-    known = {option: options[option] for option in signature(make).parameters if option in options}
-    usual = pyspiel.load_game(game.get_type().short_name, known).get_parameters()
+    supported = {option: options[option] for option in signature(make).parameters if option in options}
+    usual = pyspiel.load_game(game.get_type().short_name, supported).get_parameters()
     if any(value != usual[option] for option, value in options.items() if option not in harmless):
         return None
-    return known
+    return supported
 
 
 def _name(config: GameConfig) -> str:

@@ -65,7 +65,7 @@ def _take(game: np.void, action: int, limit: int) -> None:
 @inlined
 def _allow(game: np.void, mover: int) -> bool:
     """Open the mover's legal actions; return whether there are any."""
-    pieces, found = game["pieces"], False
+    pieces, can_move = game["pieces"], False
     rows, columns = pieces.shape
     for row in range(rows):
         for column in range(columns):
@@ -74,5 +74,5 @@ def _allow(game: np.void, mover: int) -> bool:
                 legal = pieces[row, column] == mover and 0 <= beside < rows and 0 <= aside < columns
                 legal = legal and pieces[beside, aside] == 1 - mover
                 game["open"][(row * columns + column) * len(_STEPS) + way] = legal
-                found |= legal
-    return found
+                can_move |= legal
+    return can_move

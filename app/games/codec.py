@@ -43,10 +43,7 @@ class Codec:
         decisive: bool,
         outcomes: tuple[float, ...] = (1.0, -1.0, 1.0),
     ) -> TableSpec:
-        """Return the game's description with a given version of its rules.
-
-        ``outcomes`` are the scale, the lowest and the highest outcome (see ``TableSpec``).
-        """
+        """Return the game's description; ``outcomes`` are the scale, the lowest and the highest (see ``TableSpec``)."""
         scale, lowest, highest = outcomes
         players, actions = self.to_game.shape
         levels = {} if self.heuristic is None else {HEURISTIC: self.heuristic}
@@ -75,10 +72,7 @@ def identical(players: int, actions: int) -> Indices:
 
 
 def gather(views: Indices) -> Encode:
-    """Return an encoder that picks features of the game's tensor.
-
-    ``views`` [P, D] holds each seat's feature indices.
-    """
+    """Return an encoder that picks the features of the game's tensor that ``views`` [P, D] has for each seat."""
     if (views == views[0]).all():
         return lambda raw, _seats: raw[:, views[0]].astype(np.uint8)
 

@@ -59,15 +59,15 @@ def _heuristic(rows: int, columns: int) -> Heuristic:
 def _lines(rows: int, columns: int) -> Floats:
     """Return the lines of four as masks [L, rows x columns]."""
     last = IN_A_ROW - 1
-    found = [
+    lines = [
         [(row + k * up) * columns + column + k * right for k in range(IN_A_ROW)]
         for up, right in ((0, 1), (1, 0), (1, 1), (1, -1))
         for row in range(rows - last * up)
         for column in range(columns)
         if 0 <= column + last * right < columns
     ]
-    incidence = np.zeros((len(found), rows * columns), dtype=np.float32)
-    np.put_along_axis(incidence, np.array(found), 1, axis=1)
+    incidence = np.zeros((len(lines), rows * columns), dtype=np.float32)
+    np.put_along_axis(incidence, np.array(lines), 1, axis=1)
     return incidence
 
 

@@ -1,7 +1,4 @@
-"""Solvers: the game-theoretic value of every move of a position.
-
-They judge players, and no model learns from them: see ``app.play.judges``.
-"""
+"""Solvers: the game-theoretic value of every move, for judges (``app.play.judges``), never for learning."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -26,10 +23,7 @@ class Solver(Protocol):
     lengths: tuple[int, int]  # fewest and most moves before a position that tests are drawn from
 
     def values(self, history: Sequence[int]) -> dict[int, int]:
-        """Return the value of each legal action for the mover.
-
-        1 is a win, 0 a draw, -1 a loss. ``history`` leads to the position.
-        """
+        """Return the value of each legal action after ``history``: 1 is a win of the mover, 0 a draw, -1 a loss."""
 
     def optimal(self, history: Sequence[int]) -> frozenset[int]:
         """Return the actions that keep the position's value. This can be faster than ``values``."""

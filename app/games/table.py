@@ -39,10 +39,7 @@ Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Seats = NDArray[np.int8]
 Heuristic = Callable[[Observations, Mask], Floats]
-"""A player, as a function that returns action log-weights [K, A].
-
-Its arguments are observations [K, D] and masks [K, A].
-"""
+"""A player, as a function from observations [K, D] and masks [K, A] to action log-weights [K, A]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,22 +109,16 @@ class Table(Protocol):
     spec: TableSpec
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
-        """Begin a game in each of ``slots`` from its own seed.
-
-        Raises ``ValueError`` unless there are as many seeds as slots.
-        """
+        """Begin a game in each of ``slots`` from its own seed. Raises ``ValueError`` for too many or few seeds."""
 
     def seats(self) -> Seats:
         """Return the seat to move in every slot [N], or ``FINISHED``."""
 
     def observe(self, slots: Indices) -> tuple[Observations, Mask]:
-        """Return observations [K, D] and legal masks [K, A] for ``slots`` [K]. They are those of the seats to move."""
+        """Return observations [K, D] and legal masks [K, A] of the seats to move in ``slots`` [K]."""
 
     def view(self, slots: Indices, seats: Seats) -> Observations:
-        """Return observations [K, D] of any seats [K].
-
-        They need not be the seats to move, for instance at the end of a truncated game.
-        """
+        """Return observations [K, D] of any seats [K], to move or not, also after the end of a truncated game."""
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
         """Play ``actions`` [K] in distinct ``slots`` [K], then chance and forced moves. Raises ``IllegalAction``."""

@@ -51,10 +51,10 @@ def _mark(game: np.void, action: int, limit: int) -> None:
 @inlined
 def has_line(cells: NDArray[np.uint8], seat: int) -> bool:
     """Return whether a seat holds a line among nine cells."""
-    found = False
+    complete = False
     for k in range(len(LINES)):
-        found |= cells[LINES[k, 0]] == cells[LINES[k, 1]] == cells[LINES[k, 2]] == seat
-    return found
+        complete |= cells[LINES[k, 0]] == cells[LINES[k, 1]] == cells[LINES[k, 2]] == seat
+    return complete
 
 
 TIC_TAC_TOE = BoardRules("tic_tac_toe", version=1, codec=_CODEC, begun=_BEGUN, play=_play, show=show_boards)

@@ -21,10 +21,10 @@ _AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 def _operation(name: str) -> Any:
     """Return an operation of oneDNN, or None where it is missing."""
     has_onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    found: Any = torch.ops.mkldnn if has_onednn else None
+    operation: Any = torch.ops.mkldnn if has_onednn else None
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        operation = getattr(operation, part, None)
+    return operation
 
 
 _ONEDNN, _PACK = _operation("_linear_pointwise"), _operation("_reorder_linear_weight")
@@ -89,10 +89,7 @@ class Convolution:
             self._weight = _PACK_KERNEL(self._weight, self._padding, [1, 1], [1, 1], 1, size)
 
     def __call__(self, cells: Tensor, onto: Tensor | None = None, *, relu: bool = True) -> Tensor:
-        """Return the convolution of ``cells``, with ReLU unless it is off.
-
-        ``onto`` is added before the ReLU, and overwritten.
-        """
+        """Return the convolution of ``cells``, added to ``onto``, which is overwritten, with ReLU unless it is off."""
         layer = self._weight, self._bias, self._padding, [1, 1], [1, 1], 1
         if self._fused:
             then = "relu" if relu else "none"
@@ -116,11 +113,11 @@ def packed(weight: Tensor, rows: int) -> Tensor:
 def padded(features: Tensor) -> Tensor:
     """Return ``features`` [N, K] as float32, with rows of zeros added. ``linear`` needs the additional rows."""
     rows = len(features)
-    wanted = max(rows, FEWEST)
+    padded_rows = max(rows, FEWEST)
     if _ONEDNN and features.is_cpu:  # a multiple of STEP, below it a power of two
-        wanted = -(-rows // STEP) * STEP if rows > STEP else max(FEWEST, 1 << (rows - 1).bit_length())
-    if wanted == rows:
+        padded_rows = -(-rows // STEP) * STEP if rows > STEP else max(FEWEST, 1 << (rows - 1).bit_length())
+    if padded_rows == rows:
         return features.float()
-    more = torch.empty(wanted, features.shape[1], device=features.device)
+    more = torch.empty(padded_rows, features.shape[1], device=features.device)
     more[:rows], more[rows:] = features, 0
     return more

@@ -58,11 +58,13 @@ def minibatches(samples: Samples, size: int, generator: torch.Generator) -> Iter
     order = torch.randperm(len(samples), generator=generator)
     cuts = [len(samples) * batch // batches for batch in range(1, batches)]
     columns = (getattr(samples, field.name) for field in fields(samples))
-    shuffled = (_shuffled(column, order, cuts) for column in columns)
+    shuffled = (_shuffled_batches(column, order, cuts) for column in columns)
     return (Samples(*batch) for batch in zip(*shuffled, strict=True))
 
 
-def _shuffled(column: Tensor | LegalActions, order: Tensor, cuts: Sequence[int]) -> Sequence[Tensor | LegalActions]:
+def _shuffled_batches(
+    column: Tensor | LegalActions, order: Tensor, cuts: Sequence[int]
+) -> Sequence[Tensor | LegalActions]:
     """Return a column's rows in ``order``, cut into batches."""
     # All rows are shuffled at once, so that batches are views; ``column[order]`` would copy by elements, not by rows.
     if isinstance(column, Tensor):
@@ -139,7 +141,7 @@ def make_samples(shards: Sequence[Shard], gamma: float, gae_lambda: float, *, no
 
 
 def explained_variance(samples: Samples) -> float | None:
-    """Return the share of the targets' variance that the old values explain. None if the targets do not vary."""
+    """Return the share of the targets' variance that the old values explain; None if the targets do not vary."""
     variance = float(samples.target.var(correction=0))
     if variance < 1e-12:
         return None
@@ -180,10 +182,7 @@ def prepare(
     *,
     normalise: bool = True,
 ) -> Samples:
-    """Return the shards' samples with advantages.
-
-    If the settings say so, samples are replaced by symmetric images. Raises ``UnfinishedEpisode``.
-    """
+    """Return the shards' samples with advantages, as symmetric images if set. Raises ``UnfinishedEpisode``."""
     samples = make_samples(shards, settings.gamma, settings.gae_lambda, normalise=normalise)
     if not settings.symmetries:
         return samples

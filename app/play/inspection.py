@@ -143,9 +143,9 @@ def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> Inspec
     claimed = shard.meta.config_key, shard.meta.rules_version, shard.meta.model
     expected = spec.config.key, rules, spec.model
     if claimed != expected:
-        found, wanted = (f"{key} under {version} by {model[:8]}" for key, version, model in (claimed, expected))
+        texts = [f"{key} under {version} by {model[:8]}" for key, version, model in (claimed, expected)]
         raise ForeignShard(
-            f"Shard {spec.shard} is of {found}, not of {wanted}.",
+            f"Shard {spec.shard} is of {texts[0]}, not of {texts[1]}.",
             hint="Leave it out, and play fresh games under the rules installed here.",
         )
     _check_repetition(store, shard, spec.earlier[-COMPARED:])
@@ -174,10 +174,11 @@ def _check_repetition(store: BlobStore, shard: Shard, earlier: Sequence[ShardKey
     log_probs = np.bincount(shard.game, weights=shard.log_prob, minlength=shard.games).astype(np.float64)
     evidence = repetition_evidence(games, log_probs, before)
     if evidence >= CERTAIN:
-        known = {game for other in before for game in other}
+        earlier_games = {game for other in before for game in other}
+        repeated = sum(game in earlier_games for game in games)
         raise RepeatedShard(
-            f"{sum(game in known for game in games)} of {len(games)} games are those of earlier shards, too many to be "
-            f"chance (evidence {evidence:.0f} nats, {CERTAIN:.0f} is certain).",
+            f"{repeated} of {len(games)} games are those of earlier shards, too many to be chance (evidence "
+            f"{evidence:.0f} nats, {CERTAIN:.0f} is certain).",
             hint="Find out why a worker plays the same games again: do its requests have the same seed?",
         )
 
@@ -188,25 +189,22 @@ def repetition_evidence(games: Games, log_probs: NDArray[np.float64], earlier: S
     ``log_probs`` [G] are the games' log-probabilities under the policy that played them, nats. Without earlier games
     the evidence is 0.
     """
-    known = Counter(game for shard in earlier for game in shard)
-    if not known:
+    counts = Counter(game for shard in earlier for game in shard)
+    if not counts:
         return 0.0
-    total = known.total()
+    total = counts.total()
 
     def evidence(copied: Sequence[float]) -> float:
-        """Return the log-likelihood ratio of one kind of copying.
-
-        It is the log of the product of 1/2 + 1/2 ``copied`` / p over all games.
-        """
+        """Return the log of the product over all games of 1/2 + 1/2 ``copied`` / p, for one kind of copying."""
         with np.errstate(divide="ignore"):  # the log of 0 is -inf, as it should be
             surplus = np.log(np.array(copied, dtype=np.float64)) - log_probs
         return float((np.logaddexp(0.0, surplus) - log(2)).sum())
 
-    bag = evidence([known[game] / total for game in games])
-    places = [[*shard, *[b""] * len(games)] for shard in earlier]
-    in_place = [evidence([game == there for game, there in zip(games, place, strict=False)]) for place in places]
+    bag = evidence([counts[game] / total for game in games])
+    padded = [[*shard, *[b""] * len(games)] for shard in earlier]
+    in_order = [evidence([game == copied for game, copied in zip(games, shard, strict=False)]) for shard in padded]
     weights = [log(1 / 2)] + [log(1 / 2 / len(earlier))] * len(earlier)
-    return float(np.logaddexp.reduce(np.add(weights, [bag, *in_place])))
+    return float(np.logaddexp.reduce(np.add(weights, [bag, *in_order])))
 
 
 def shard_statistics(shard: Shard) -> ShardStatistics:
@@ -308,9 +306,9 @@ def game_record(shard: Shard, game: int) -> GameRecord:
 
 def _differences(shard: Shard, checker: Checker, games: NDArray[np.int64]) -> Iterator[str]:
     for game in games.tolist():
-        found = [*checker.failures(game_record(shard, game)), *_rewards(shard, game)]
-        if found:
-            yield f"game {game}: {found[0]}"
+        differences = [*checker.failures(game_record(shard, game)), *_rewards(shard, game)]
+        if differences:
+            yield f"game {game}: {differences[0]}"
 
 
 def _rewards(shard: Shard, game: int) -> Iterator[str]:

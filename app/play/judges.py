@@ -44,10 +44,7 @@ def load_judge(name: str, config: GameConfig) -> DecidingPlayer:
 
 
 class SolverPlayer(DecidingPlayer):
-    """Plays a random optimal move. Raises ``NoSolver``.
-
-    Optimal moves keep the position's value under perfect play; all of them are equally probable.
-    """
+    """Plays a random move among those that keep the position's value under perfect play. Raises ``NoSolver``."""
 
     def __init__(self, config: GameConfig) -> None:
         self._solver = solver_for(config)

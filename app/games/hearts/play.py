@@ -245,7 +245,7 @@ def play_hands(games: Games, slots: Indices, actions: Indices, over: Indices) ->
 
 
 def hand_history(game: Game) -> list[int]:
-    """Return a hand's actions so far in OpenSpiel's numbers. Their order is direction, deal, passes, plays."""
+    """Return a hand's actions so far in OpenSpiel's numbers: direction, deal, passes, plays."""
     passed = game["cards_passed"] if game["direction"] != HOLD else 0
     cards = game["deck"].tobytes() + game["passes"][:passed].tobytes() + game["plays"][: game["cards_played"]].tobytes()
     return [int(game["direction"]), *cards.translate(_OPENSPIEL)]

@@ -134,19 +134,16 @@ def _expand(tree: Tree, edge: int, game: Position, lists: Lists, state: NDArray[
 
 @inlined
 def _choose(tree: Tree, edge: int, exploration: float) -> int:
-    """Return the edge below another with the largest upper confidence bound.
-
-    A proven edge's bound is its outcome. An edge without visits is returned at once.
-    """
+    """Return the edge below with the largest upper confidence bound (or proven outcome); an unvisited one at once."""
     best, chosen, spread = -np.inf, -1, log(tree.visits[edge])
     for below in range(tree.first[edge], tree.first[edge] + tree.edges[edge]):
-        seen = tree.visits[below]
+        visits = tree.visits[below]
         if tree.proven[below] != _OPEN:
             bound = float(tree.proven[below])
-        elif not seen:
+        elif not visits:
             return below
         else:
-            bound = tree.total[below] / seen + exploration * sqrt(spread / seen)
+            bound = tree.total[below] / visits + exploration * sqrt(spread / visits)
         if bound > best:
             best, chosen = bound, below
     return chosen
@@ -154,10 +151,7 @@ def _choose(tree: Tree, edge: int, exploration: float) -> int:
 
 @kernel
 def _count(tree: Tree, path: NDArray[np.int32], winner: int) -> None:
-    """Count the end of a game on the edges of its path.
-
-    If the last edge is proven, prove the outcomes that follow from it.
-    """
+    """Count the end of a game on the edges of its path, and prove outcomes that follow if the last is proven."""
     sure = tree.proven[path[-1]] != _OPEN
     for edge in path[::-1]:
         tree.visits[edge] += 1
@@ -189,10 +183,7 @@ def _proof(tree: Tree, edge: int) -> int:
 
 @kernel
 def _most(tree: Tree) -> int:
-    """Return the root's edge to play.
-
-    Edges are compared by proven outcome (0 if it is open), then by visits, then by total.
-    """
+    """Return the root's edge to play: by proven outcome (0 if open), then by visits, then by total."""
     begin, chosen = tree.first[_ROOT], tree.first[_ROOT]
     for edge in range(begin, begin + tree.edges[_ROOT]):
         sure = tree.proven[edge] if tree.proven[edge] != _OPEN else 0
