@@ -142,7 +142,7 @@ class PortablePolicy:
     def architecture(self) -> dict[str, Any]:
         """The header's ``architecture``."""
         shapes = {name: tensor.shape for name, tensor in self.tensors.items()}
-        found: dict[str, Any] = {
+        common: dict[str, Any] = {
             "type": self._type,
             "activation": ACTIVATION,
             "observation_size": self.observation_size,
@@ -155,9 +155,9 @@ class PortablePolicy:
             filters, _, side, _ = shapes.get("windows.weight", (0, 0, 0, 0))
             sizes = {"filters": filters, "side": side} if self._type == WINDOWS else {}
             residual = {"residual": blocks} if blocks else {}
-            return {**found, "hidden": list(self.hidden), **residual, **sizes}
+            return {**common, "hidden": list(self.hidden), **residual, **sizes}
         return {
-            **found,
+            **common,
             "blocks": blocks,
             "channels": shapes["stem.weight"][0],
             "squeeze_excite": shapes.get("blocks.0.squeeze.weight", (0,))[0],
@@ -174,7 +174,7 @@ class PortablePolicy:
     @property
     def content_hash(self) -> str:
         """SHA-256 of header and tensors, the same for each format."""
-        return _hashed(self.header, self.tensors)
+        return _content_hash(self.header, self.tensors)
 
     @property
     def _type(self) -> str:
@@ -207,7 +207,7 @@ class PortablePolicy:
         return self._linear("actor", features), self._linear("critic", features)[:, 0]
 
     def _cells(self, features: Floats, planes: tuple[int, int, int]) -> Floats:
-        """Return the first layer's output for planes and scalars. Its shape is [N, H, W, channels]."""
+        """Return the first layer's output [N, H, W, channels] for planes and scalars."""
         first, padded = ("stem", True) if self._type == TOWER else ("windows", False)
         grid = features[:, : prod(planes)].reshape(len(features), *planes).transpose(0, 2, 3, 1)
         cells = self._conv(first, grid, padded)
@@ -233,10 +233,7 @@ class PortablePolicy:
         return logits, self._linear("critic", hidden)[:, 0]
 
     def _conv(self, name: str, cells: Floats, padded: bool = True) -> Floats:  # noqa: FBT001, FBT002 - as in PyTorch
-        """Return a convolution of cells.
-
-        [N, H, W, C] become [N, H, W, K]. The board shrinks unless it is padded with zeros.
-        """
+        """Return a convolution of cells [N, H, W, C] as [N, H, W, K]; without padding, the board shrinks."""
         weight = self.tensors[f"{name}.weight"]
         outputs, _, size, _ = weight.shape
         edge = size // 2 if padded else 0
@@ -265,10 +262,7 @@ def _flat(cells: Floats) -> Floats:
 
 
 def write_policy(path: str | os.PathLike[str], policy: PortablePolicy) -> None:
-    """Write a policy as ``.npz`` or ``.json``, by the path's suffix.
-
-    The same policy gives the same bytes. Raises ``BadPolicyFile`` for another suffix, or ``OSError``.
-    """
+    """Write a policy's bytes as ``.npz`` or ``.json``, by suffix. Raises ``BadPolicyFile`` or ``OSError``."""
     header = {**policy.header, "content_hash": policy.content_hash}
     tensors = dict(sorted(policy.tensors.items()))
     if _suffix(path) == ".npz":
@@ -287,7 +281,7 @@ def read_policy(path: str | os.PathLike[str]) -> PortablePolicy:
     suffix, data = _suffix(path), Path(path).read_bytes()
     try:
         header, tensors = _read_npz(data) if suffix == ".npz" else _read_json(data)
-        return _checked(header, tensors)
+        return _checked_policy(header, tensors)
     except BadPolicyFile as error:
         raise BadPolicyFile(f"{path}: {error}") from error
 
@@ -299,7 +293,7 @@ def _suffix(path: str | os.PathLike[str]) -> str:
     return suffix
 
 
-def _hashed(header: Mapping[str, Any], tensors: Mapping[str, Floats]) -> str:
+def _content_hash(header: Mapping[str, Any], tensors: Mapping[str, Floats]) -> str:
     digest = hashlib.sha256(json.dumps(header, sort_keys=True, separators=(",", ":")).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -360,7 +354,7 @@ def _read_json(data: bytes) -> tuple[Any, dict[str, Any]]:
         raise BadPolicyFile(f"{_TENSORS} hold something else than rectangles of numbers ({error})") from error
 
 
-def _checked(header: Any, tensors: Mapping[str, Any]) -> PortablePolicy:
+def _checked_policy(header: Any, tensors: Mapping[str, Any]) -> PortablePolicy:
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
         raise BadPolicyFile(f"its schema is not {SCHEMA!r}, so it is not a policy")
     if header.get("schema_version") != SCHEMA_VERSION:
@@ -378,7 +372,7 @@ def _checked(header: Any, tensors: Mapping[str, Any]) -> PortablePolicy:
     scale = tuple(scale) if isinstance(scale, list) else scale
     policy = PortablePolicy(header["game"], header["model"], floats, lineage, planes and tuple(planes), scale)
     written = {name: value for name, value in header.items() if name != "content_hash"}
-    if _hashed(written, floats) != header["content_hash"]:
+    if _content_hash(written, floats) != header["content_hash"]:
         raise BadPolicyFile("content_hash is not that of the content, which was changed: export the policy again")
     return policy
 
@@ -391,27 +385,28 @@ def _check_header(header: Mapping[str, Any]) -> None:
     _check_architecture(header["architecture"])
 
 
-def _check_architecture(found: Mapping[str, Any]) -> None:
-    if found.get("type") not in list(_SIZES) or found.get("activation") != ACTIVATION:
-        known = " or ".join(_SIZES)
-        raise BadPolicyFile(f"architecture is {found!r}; what can be played here is {known} with {ACTIVATION}")
-    for name, count in _SIZES[found["type"]].items():
-        value = found.get(name)
+def _check_architecture(architecture: Mapping[str, Any]) -> None:
+    text = f"architecture is {architecture!r}"
+    if architecture.get("type") not in list(_SIZES) or architecture.get("activation") != ACTIVATION:
+        types = " or ".join(_SIZES)
+        raise BadPolicyFile(f"{text}; what can be played here is {types} with {ACTIVATION}")
+    for name, count in _SIZES[architecture["type"]].items():
+        value = architecture.get(name)
         several = value if isinstance(value, list) else []
         sizes, least = several if count else [value], 0 if name == "squeeze_excite" else 1
         if (count and len(several) not in count) or not all(type(size) is int and size >= least for size in sizes):
-            raise BadPolicyFile(f"architecture is {found!r}: {name} has to consist of numbers above 0")
-    counts = [found.get(name, 0) for name in ("residual", "action_planes")]
+            raise BadPolicyFile(f"{text}: {name} has to consist of numbers above 0")
+    counts = [architecture.get(name, 0) for name in ("residual", "action_planes")]
     if not all(type(count) is int and count >= 0 for count in counts):
-        raise BadPolicyFile(f"architecture is {found!r}: residual is a number of blocks, action_planes one of planes")
-    scale = found.get("scale", 1.0)
-    divisors, wanted = (scale, found["observation_size"]) if isinstance(scale, list) else ([scale], 1)
-    if len(divisors) != wanted or not all(isinstance(one, int | float) and 0 < one < float("inf") for one in divisors):
-        raise BadPolicyFile(f"architecture is {found!r}: scale is a number above 0, or one a feature")
-    if found["type"] != MLP and found["observation_size"] < prod(found["planes"]):
-        raise BadPolicyFile(f"architecture is {found!r}: planes have more cells than observation_size")
-    if found["type"] == WINDOWS and found["side"] > min(found["planes"][1:]):
-        raise BadPolicyFile(f"architecture is {found!r}: side is larger than the planes")
+        raise BadPolicyFile(f"{text}: residual is a number of blocks, action_planes one of planes")
+    scale = architecture.get("scale", 1.0)
+    divisors, expected = (scale, architecture["observation_size"]) if isinstance(scale, list) else ([scale], 1)
+    if len(divisors) != expected or not all(isinstance(x, int | float) and 0 < x < float("inf") for x in divisors):
+        raise BadPolicyFile(f"{text}: scale is a number above 0, or one a feature")
+    if architecture["type"] != MLP and architecture["observation_size"] < prod(architecture["planes"]):
+        raise BadPolicyFile(f"{text}: planes have more cells than observation_size")
+    if architecture["type"] == WINDOWS and architecture["side"] > min(architecture["planes"][1:]):
+        raise BadPolicyFile(f"{text}: side is larger than the planes")
 
 
 def _check_tensors(tensors: Mapping[str, Any], architecture: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ from app.simulation import (
     MachineProcesses,
     PlantSettings,
     RunResult,
-    Task,
+    SimulationTask,
     arms_of,
     load_plant,
     make_plan,
@@ -127,7 +127,7 @@ def simulate_arms(
         tuple(arms_of(loaded.run)) if ablate else (ALL, NONE, *(f"without {name}" for name in loaded.run.controllers))
     )
     tasks = [
-        Task(settings=loaded.run, plant=plant, arm=arm, seed=seed, seconds=days * SECONDS_PER_DAY)
+        SimulationTask(settings=loaded.run, plant=plant, arm=arm, seed=seed, seconds=days * SECONDS_PER_DAY)
         for seed in seeds
         for arm in arms
     ]

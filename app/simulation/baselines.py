@@ -132,7 +132,8 @@ class TrainAlways(Controller):
     @handles(RunConfigured)
     def run_configured(self, rows: Mapping[str, Learner], event: Event[RunConfigured], states: States) -> Step[Learner]:
         """Request the initial model of each new configuration."""
-        new: dict[str, Learner | None] = {one.key: Learner() for one in self.settings.configs if one.key not in rows}
+        keys = [config.key for config in self.settings.configs if config.key not in rows]
+        new: dict[str, Learner | None] = {key: Learner() for key in keys}
         return Step(new, tuple(self._request(Learner(), state_of(states, key)) for key in new))
 
     @handles(
@@ -160,8 +161,8 @@ class TrainAlways(Controller):
         needed = rows_needed(state, self.settings) or most_rows(state, self.settings)
         if state.lineage.busy or sum(shard.rows for shard in row.shards) < needed:
             return Step({event.subject: row})
-        asked = row.replace(trainings=row.trainings + 1)
-        return Step({event.subject: asked.replace(shards=())}, (self._request(asked, state),))
+        requested = row.replace(trainings=row.trainings + 1)
+        return Step({event.subject: requested.replace(shards=())}, (self._request(requested, state),))
 
     def _request(self, row: Learner, state: FeedbackState) -> Emission:
         base = state.lineage.distributed
@@ -178,7 +179,7 @@ class TrainAlways(Controller):
 
 def _fresh(state: FeedbackState, settings: RunSettings, shards: tuple[ShardRef, ...]) -> tuple[ShardRef, ...]:
     """Return the shards that a training may use, as TrainingTrigger keeps them."""
-    return latest_shards(state, settings, tuple([one for one in shards if is_fresh(state, settings, one.model)]))
+    return latest_shards(state, settings, tuple([shard for shard in shards if is_fresh(state, settings, shard.model)]))
 
 
 class FreshRows(Row, frozen=True):
@@ -253,9 +254,9 @@ class UniformAllocation:
     def drop_shards(self, worker: str) -> None:
         """Drop a worker's shards."""
         for key, config in self.configs.items():
-            kept = tuple([shard for shard in config.shards if shard.worker != worker])
-            if kept != config.shards:
-                self.update(key, config.replace(shards=kept))
+            others = tuple([shard for shard in config.shards if shard.worker != worker])
+            if others != config.shards:
+                self.update(key, config.replace(shards=others))
 
     def release(self, worker: str) -> None:
         """Free a worker and remove its lease."""

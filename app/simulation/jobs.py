@@ -145,7 +145,7 @@ def evaluate(world: World, job: Job[Any], now_us: int) -> Computed:  # noqa: ARG
         difference = world.difference(job.request.model, opponent.model)
         if opponent.name == HEURISTIC:
             difference -= curve.heuristic
-        wins, draws, losses = played(difference, opponent.games, curve.draws, rng)
+        wins, draws, losses = draw_results(difference, opponent.games, curve.draws, rng)
         scores: NDArray[np.float64] = rng.permutation(np.repeat((1.0, 0.5, 0.0), (wins, draws, losses)))  # [G]
         result: Json = {
             "opponent": opponent.name,
@@ -166,7 +166,7 @@ def evaluate(world: World, job: Job[Any], now_us: int) -> Computed:  # noqa: ARG
     return Computed(seconds, {"results": results, "lost_games": 0, "seconds": seconds})
 
 
-def played(difference: float, games: int, draws: float, rng: Generator) -> tuple[int, int, int]:
+def draw_results(difference: float, games: int, draws: float, rng: Generator) -> tuple[int, int, int]:
     """Draw the numbers of wins, draws and losses between two players.
 
     The first player is ``difference`` Elo stronger. The expected score is the logistic model's. The share of drawn
