@@ -67,8 +67,8 @@ class RayEngine:
 
     async def capacity(self) -> int:
         """Return how many jobs the cluster can run at once. Other work on its nodes is not counted."""
-        there = await asyncio.to_thread(self._ray.cluster_resources)
-        return min(int(there.get(name, 0.0) / amount + _EPSILON) for name, amount in self._resources.items())
+        resources = await asyncio.to_thread(self._ray.cluster_resources)
+        return min(int(resources.get(name, 0.0) / amount + _EPSILON) for name, amount in self._resources.items())
 
     async def run(
         self,

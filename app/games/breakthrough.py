@@ -16,11 +16,11 @@ def breakthrough(rows: int = 8, columns: int = 8) -> Codec:
 
     Actions are cell x (left, up, right) x capture.
     """
-    here, flipped = np.arange(rows * columns), turn("up_down", rows, columns)
-    views = np.stack([planes((0, 1, 2), here), planes((1, 0, 2), flipped)])
+    identity, flipped = np.arange(rows * columns), turn("up_down", rows, columns)
+    views = np.stack([planes((0, 1, 2), identity), planes((1, 0, 2), flipped)])
     cell, direction, capture = np.unravel_index(np.arange(rows * columns * 6), (rows * columns, 3, 2))
     to_game = np.stack(
-        [(cells[cell] * 6 + first + direction) * 2 + capture for cells, first in ((here, 0), (flipped, 3))]
+        [(cells[cell] * 6 + first + direction) * 2 + capture for cells, first in ((identity, 0), (flipped, 3))]
     )
     mirrored = turn("left_right", rows, columns)
     image = (mirrored[cell] * 3 + 2 - direction) * 2 + capture

@@ -45,11 +45,11 @@ def _heuristic(rows: int, columns: int) -> Heuristic:
         i_win = empty * (((mine == IN_A_ROW - 1) & (theirs == 0)) @ lines > 0)
         they_win = empty * (((theirs == IN_A_ROW - 1) & (mine == 0)) @ lines > 0)
         built = (building(mine) * (theirs == 0) + building(theirs) * (mine == 0)) @ lines
-        here = _WIN * i_win + _BLOCK * they_win + built
+        preference = _WIN * i_win + _BLOCK * they_win + built
         leaving = np.pad(_GIVE * they_win + _WASTE * i_win, ((0, 0), (0, columns)))
         height = rows - empty.reshape(-1, rows, columns).sum(axis=1).astype(np.int64)
         landing = height * columns + np.arange(columns)  # the cell that a stone in each column falls to
-        chosen = np.take_along_axis(here, np.minimum(landing, cells - 1), axis=1)
+        chosen = np.take_along_axis(preference, np.minimum(landing, cells - 1), axis=1)
         next_up = np.take_along_axis(leaving, np.minimum(landing + columns, cells + columns - 1), axis=1)
         return np.where(mask, chosen + next_up, np.float32(0)).astype(np.float32)
 

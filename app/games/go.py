@@ -227,12 +227,12 @@ def _holds(points: Words, bit: int) -> np.uint64:
 @kernel
 def _near(points: Words, word: int, side: int) -> np.uint64:
     """Return a word of the neighbours of points. Some are bits between the rows, or beyond the board."""
-    before, here, after = points[word - 1], points[word], points[word + 1]
+    before, current, after = points[word - 1], points[word], points[word + 1]
     row, back = np.uint64(side + 1), np.uint64(_WORD - side - 1)
     last = np.uint64(_WORD - 1)
     return np.uint64(
-        (here << _ONE | here >> _ONE | before >> last | after << last)
-        | (here << row | here >> row | before >> back | after << back)
+        (current << _ONE | current >> _ONE | before >> last | after << last)
+        | (current << row | current >> row | before >> back | after << back)
     )
 
 

@@ -83,10 +83,10 @@ def _check_suited(loaded: Any, game: str) -> None:
     """Refuse a game whose moves, tensors or utilities cannot be learned from."""
     kind = loaded.get_type()
     if kind.dynamics == pyspiel.GameType.Dynamics.SIMULTANEOUS:
-        whole = game if "(" in game else f"{game}()"
+        string = game if "(" in game else f"{game}()"
         raise UnknownGame(
             f"{game!r} cannot be played here as it is: its moves are simultaneous.",
-            hint=f"Write 'turn_based_simultaneous_game(game={whole})': seats move in turn, without seeing the others' "
+            hint=f"Write 'turn_based_simultaneous_game(game={string})': seats move in turn, without seeing the others' "
             "moves.",
         )
     if kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:

@@ -150,8 +150,8 @@ def _spec(env: Any, game: str, rules_version: str) -> TableSpec:
             hint="Choose one of PettingZoo's classic board or card games, or wrap the environment in a flyball.Game.",
         )
     box = parts["observation"]
-    whole = box.dtype == np.bool_ or np.issubdtype(box.dtype, np.integer)
-    small = whole and (box.dtype == np.bool_ or (box.low.min() >= 0 and box.high.max() <= 255))
+    is_integer = box.dtype == np.bool_ or np.issubdtype(box.dtype, np.integer)
+    small = is_integer and (box.dtype == np.bool_ or (box.low.min() >= 0 and box.high.max() <= 255))
     shape = _channels_first(np.empty(box.shape)).shape
     spec = TableSpec(
         players=len(agents),

@@ -64,8 +64,8 @@ def _lines_of(record: Record, after: int) -> Iterator[bytes]:
             yield event.body[:-1] + b"," + json.dumps(stamps).encode()[1:] + b"\n"
         else:
             attributes = {"specversion": "1.0", "id": str(event.sequence), "type": event.type, "subject": event.subject}
-            whole = attributes | {"idhash": str(id_hash), RAW_TYPE: b64encode(event.body).decode()} | stamps
-            yield json.dumps(whole).encode() + b"\n"
+            line = attributes | {"idhash": str(id_hash), RAW_TYPE: b64encode(event.body).decode()} | stamps
+            yield json.dumps(line).encode() + b"\n"
 
 
 def _is_plain(body: bytes, id_hash: int, event_type: str, subject: str) -> bool:

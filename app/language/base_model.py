@@ -270,9 +270,9 @@ def check_texts(base: BaseModel, config: GameConfig) -> None:
                 f"games.{config.key}.language.most_tokens: an answer takes {length}, more than {most}.",
                 hint=f"Set it to {2 * length} or more.",
             )
-        whole = len(base.encode(turn.prompt)) + length
-        if context is not None and whole > context:
+        needed = len(base.encode(turn.prompt)) + length
+        if context is not None and needed > context:
             raise UnfitLanguageSettings(
-                f"The base model reads {context} tokens, and a turn of {config.key} has {whole} at the beginning.",
+                f"The base model reads {context} tokens, and a turn of {config.key} has {needed} at the beginning.",
                 hint="Choose a base model with a longer context.",
             )

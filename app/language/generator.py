@@ -148,8 +148,10 @@ def check_canary(generator: Scorer, adapter: Adapter, tolerance: float = TOLERAN
     scores = generator.score(lora.canary.ids, adapter.name)
     differences = [
         abs(actual - expected)
-        for mine, written in zip(scores, lora.canary.log_probs, strict=True)
-        for actual, expected in zip(mine, written[-len(mine) :], strict=True)  # some scorers return only the last ones
+        for text_scores, written in zip(scores, lora.canary.log_probs, strict=True)
+        for actual, expected in zip(
+            text_scores, written[-len(text_scores) :], strict=True
+        )  # some scorers return only the last ones
     ]
     largest = max(differences, key=lambda difference: (isnan(difference), difference))
     if not largest <= tolerance:

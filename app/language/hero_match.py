@@ -48,58 +48,58 @@ def seated(
     hero_seats: Sequence[int], opponents: Sequence[Sequence[str]], hero: str, *, players: int
 ) -> list[tuple[str, ...]]:
     """Return the agent in each seat of each game: opponents after the hero, which takes all other seats."""
-    tables = []
+    seatings = []
     for seat, others in zip(hero_seats, opponents, strict=True):
-        table = [hero] * players
+        seating = [hero] * players
         for offset, other in enumerate(others, 1):
-            table[(seat + offset) % players] = other
-        tables.append(tuple(table))
-    return tables
+            seating[(seat + offset) % players] = other
+        seatings.append(tuple(seating))
+    return seatings
 
 
 def play_hero_match(
     store: BlobStore,
     config: GameConfig,
-    tables: Sequence[tuple[str, ...]],
+    seatings: Sequence[tuple[str, ...]],
     *,
     hero: str,
     starts: Sequence[int],
     seed: int,
     compute: Compute,
 ) -> HeroMatch:
-    """Play a game for each of ``tables``.
+    """Play a game for each of ``seatings``.
 
-    A table names the player in each seat: a model's hash, a bot, or ``BASE_MODEL``. Games of one start begin alike.
+    A seating names the player in each seat: a model's hash, a bot, or ``BASE_MODEL``. Games of one start begin alike.
     Raises what ``generator_for`` raises.
     """
-    names = list(dict.fromkeys((hero, *(name for table in tables for name in table))))
+    names = list(dict.fromkeys((hero, *(name for seating in seatings for name in seating))))
     generator = generator_for(store, config, names, compute)
     schedule = TextSchedule(
         starts=starts,
         seeds=[derive_seed(seed, "deal", start) for start in range(max(starts) + 1)],
         openings=[config.evaluation.openings(dealt=False)] * (max(starts) + 1),
-        seating=np.array([[names.index(name) for name in table] for table in tables], dtype=np.int8),
+        seating=np.array([[names.index(name) for name in seating] for seating in seatings], dtype=np.int8),
         seed=derive_seed(seed, "choices"),
     )
-    table = open_text_table(config, min(len(tables), IN_FLIGHT))
+    table = open_text_table(config, min(len(seatings), IN_FLIGHT))
     agents = [player_of(config, name, config.evaluation.temperature) for name in names]
     outcomes, _ = play_texts(table, agents, schedule, generator, most_tokens=config.language.most_tokens)
     seats = table.spec.seats or tuple(f"seat {seat}" for seat in range(config.players))
-    return summary(tables, hero, outcomes, seats, starts)
+    return summary(seatings, hero, outcomes, seats, starts)
 
 
 def summary(
-    tables: Sequence[tuple[str, ...]], hero: str, outcomes: TextOutcomes, seats: Sequence[str], starts: Sequence[int]
+    seatings: Sequence[tuple[str, ...]], hero: str, outcomes: TextOutcomes, seats: Sequence[str], starts: Sequence[int]
 ) -> HeroMatch:
     """Return the results of games. Ranks follow from the games' returns. Points are the games' scores."""
     returns, scores, final = outcomes.returns, outcomes.scores, ranks(outcomes.returns)
     played: dict[str, list[tuple[int, int]]] = defaultdict(list)  # games and seats of each agent
     shares = []
-    for game, table in enumerate(tables):
-        for seat, name in enumerate(table):
+    for game, seating in enumerate(seatings):
+        for seat, name in enumerate(seating):
             played[name].append((game, seat))
-        others = [seat for seat, name in enumerate(table) if name != hero]
-        own = [seat for seat, name in enumerate(table) if name == hero]
+        others = [seat for seat, name in enumerate(seating) if name != hero]
+        own = [seat for seat, name in enumerate(seating) if name == hero]
         pairs = [np.sign(returns[game, mine] - returns[game, theirs]) for mine in own for theirs in others]
         if pairs:
             shares.append(float(np.mean(pairs)) / 2 + 0.5)
@@ -109,7 +109,7 @@ def summary(
         return SeatStatistics(seats=len(pairs), points=float(scores[index].mean()), rank=float(final[index].mean()))
 
     anchor = RANDOM if RANDOM in played else hero
-    games = zip(tables, map(tuple, final.tolist()), starts, strict=True)
+    games = zip(seatings, map(tuple, final.tolist()), starts, strict=True)
     ratings = fit_plackett_luce(starmap(RankedGame, games), {anchor: Elo(0.0)})
     rated = {
         name: ratings.rating(name) if len(played) > 1 else (None, None)
@@ -117,12 +117,12 @@ def summary(
     }
     best = [np.flatnonzero(row == row.max()) for row in returns]
     wins = sum(
-        len(first) == 1 and table[first[0]] == hero and not cut
-        for table, first, cut in zip(tables, best, outcomes.truncated.tolist(), strict=True)
+        len(first) == 1 and seating[first[0]] == hero and not cut
+        for seating, first, cut in zip(seatings, best, outcomes.truncated.tolist(), strict=True)
     )
     by_seat = {name: [pair for pair in played[hero] if pair[1] == seat] for seat, name in enumerate(seats)}
     return HeroMatch(
-        games=len(tables),
+        games=len(seatings),
         wins=wins,
         truncated=int(outcomes.truncated.sum()),
         score=Rate.of(sum(shares), len(shares)) if shares else None,

@@ -95,9 +95,9 @@ class TextServer:
         """
         scores: list[float] = []
         for first in range(0, len(tokens), _MOST_TOKENS):
-            some = tokens[first : first + _MOST_TOKENS]
-            (by_token,) = self._next(model, [ids], some)
-            scores += [by_token[token] for token in some]
+            part = tokens[first : first + _MOST_TOKENS]
+            (by_token,) = self._next(model, [ids], part)
+            scores += [by_token[token] for token in part]
         return scores
 
     def answer(self, model: str, ids: Ids, sampling: Sampling, seed: int, most: int) -> list[tuple[int, float]]:

@@ -96,15 +96,16 @@ class Quadratic(NamedTuple):
 
 def maximise(function: Callable[[Floats], Quadratic], start: Floats) -> tuple[Floats, Quadratic]:
     """Return a concave function's maximum and value there by Newton's damped method. Raises ``NoConvergence``."""
-    here, there = start, function(start)
+    point, quadratic = start, function(start)
     for _ in range(NEWTON_STEPS):
-        step = np.asarray(np.linalg.solve(there.curvature, there.gradient), dtype=np.float64)
-        gain, size, floor = float(step @ there.gradient), 1.0, there.value - ROUNDING * (1 + abs(there.value))
-        while (tried := function(here + size * step)).value < floor:
+        step = np.asarray(np.linalg.solve(quadratic.curvature, quadratic.gradient), dtype=np.float64)
+        gain, size = float(step @ quadratic.gradient), 1.0
+        floor = quadratic.value - ROUNDING * (1 + abs(quadratic.value))
+        while (tried := function(point + size * step)).value < floor:
             size /= 2
-        here, there = here + size * step, tried
-        if gain <= TOLERANCE * (1 + abs(there.value)):
-            return here, there
+        point, quadratic = point + size * step, tried
+        if gain <= TOLERANCE * (1 + abs(quadratic.value)):
+            return point, quadratic
     raise NoConvergence(
         f"A rating fit did not converge in {NEWTON_STEPS} steps.",
         hint="Report it with the games; a prior with a smaller deviation helps meanwhile.",

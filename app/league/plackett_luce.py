@@ -80,24 +80,24 @@ def fit_plackett_luce(
         curvature = np.diag(weights @ probabilities) - (probabilities * weights[:, None]).T @ probabilities
         return scale.with_prior(strengths, Quadratic(value, gradient, curvature))
 
-    free, there = maximise(posterior, scale.start[scale.free])
+    free, maximum = maximise(posterior, scale.start[scale.free])
     strengths = scale.strengths(free)
     surplus = -weights[:, None] * shares(strengths)[0]
     surplus[np.arange(len(chosen)), chosen] += weights
     by_event = np.zeros((len(events), len(agents)))
     np.add.at(by_event, np.array([event for event, _ in choices], dtype=np.int64), surplus)
-    return scale.ratings(strengths, there.curvature, by_event.T @ by_event)
+    return scale.ratings(strengths, maximum.curvature, by_event.T @ by_event)
 
 
 def _choices(game: RankedGame) -> Iterator[_Choice]:
     for seat, (agent, rank) in enumerate(zip(game.agents, game.ranks, strict=True)):
         others = [
-            (other, theirs)
-            for number, (other, theirs) in enumerate(zip(game.agents, game.ranks, strict=True))
+            (other, other_rank)
+            for number, (other, other_rank) in enumerate(zip(game.agents, game.ranks, strict=True))
             if number != seat and other != agent
         ]
-        worse = [other for other, theirs in others if theirs > rank]
-        equal = [other for other, theirs in others if theirs == rank]
+        worse = [other for other, other_rank in others if other_rank > rank]
+        equal = [other for other, other_rank in others if other_rank == rank]
         for size in range(len(equal) + 1):
             weight = 1 / ((len(equal) + 1) * comb(len(equal), size))
             for later in combinations(equal, size):

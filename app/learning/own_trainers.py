@@ -243,5 +243,5 @@ def _progress(line: str) -> dict[str, Any] | None:
         fields = parse_json(line)
     except ValueError:
         return None
-    whole = all(type(fields.get(name)) is int for name in ("epoch", "epochs"))
-    return fields if whole else None
+    are_integers = all(type(fields.get(name)) is int for name in ("epoch", "epochs"))
+    return fields if are_integers else None

@@ -244,9 +244,9 @@ def _reachable(shard: Shard, freedom: NDArray[np.float64]) -> tuple[float, float
     begun = np.maximum.accumulate(np.where(first, rows, 0))
     own = np.maximum(0, before - before[begun])  # of the seat's earlier decisions
     played = np.bincount(shard.game, minlength=shard.games) > 0
-    whole = np.bincount(shard.game, weights=freedom, minlength=shard.games)[played]
+    game_freedom = np.bincount(shard.game, weights=freedom, minlength=shard.games)[played]
     positions = np.bincount(shard.game, weights=np.exp(np.minimum(own, MOST_LOG)), minlength=shard.games)[played]
-    return float(np.exp(np.minimum(whole, MOST_LOG)).mean()), float(positions.mean())
+    return float(np.exp(np.minimum(game_freedom, MOST_LOG)).mean()), float(positions.mean())
 
 
 def quality_score(counted: ShardStatistics) -> QualityScore:

@@ -220,7 +220,7 @@ def _are_half_points(scores: NDArray[np.float64], players: int) -> bool:
 
 
 def seat_wins(returns: NDArray[np.float32], truncated: NDArray[np.bool_]) -> tuple[tuple[int, ...], int]:
-    """Return each seat's wins, the best results alone, in finished games [G, P], and the number without a winner."""
+    """Return each seat's wins (sole best results) in finished games [G, P], and the number of games without one."""
     best = returns == returns.max(axis=1, keepdims=True)
     alone = (best.sum(axis=1) == 1) & ~truncated
     wins = tuple(int(count) for count in best[alone].sum(axis=0))

@@ -107,12 +107,12 @@ class SearchPlayer(DecidingPlayer):
             if not len(leaves.games):
                 continue
             games = leaves.games
-            here = roots[games] + node
-            seats, returns = table.branch(roots[games] + leaves.nodes, leaves.actions, here)
+            targets = roots[games] + node
+            seats, returns = table.branch(roots[games] + leaves.nodes, leaves.actions, targets)
             going = close(trees, node, games, seats, returns)
             if len(going):
-                here = here[going]
-                trees = self._grow(trees, node, games[going], Turn(*table.observe(here), table, here), nothing)
+                targets = targets[going]
+                trees = self._grow(trees, node, games[going], Turn(*table.observe(targets), table, targets), nothing)
             attach(trees, node, leaves)
         policy = np.zeros((count, mask.shape[1]), dtype=np.float32)
         return Found(*conclude(trees, self._rule, policy), policy)
@@ -125,7 +125,7 @@ class SearchPlayer(DecidingPlayer):
         return trees
 
     def _values(self, outputs: Floats, seats: Seats, turn: Turn) -> Floats:
-        """Return estimated outcomes [K, P], summing to 0; with more than two seats, each judged from its own view."""
+        """Return each seat's estimated outcome [K, P], summing to 0; with more than two seats, from its own view."""
         if self._seats == 2:
             return zero_sum(outputs[:, -1], seats)
         views = [turn.table.view(turn.slots, np.full(len(seats), seat, dtype=np.int8)) for seat in range(self._seats)]

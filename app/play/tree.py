@@ -153,13 +153,13 @@ def grow(trees: Trees, node: int, positions: Positions) -> None:
                 edge["visits"], edge["total"], edge["child"] = 0, 0.0, NONE
                 top = max(top, logits[k, action])
                 end += 1
-        whole = np.float32(0)
+        total = np.float32(0)
         for edge in trees.edge[game, begin:end]:
             edge["share"] = exp(edge["prior"] - top)
-            whole += edge["share"]
+            total += edge["share"]
         for edge in trees.edge[game, begin:end]:
-            edge["prior"] -= top + log(whole)
-            edge["share"] /= whole
+            edge["prior"] -= top + log(total)
+            edge["share"] /= total
         trees.used[game] = end
         trees.node[game, node]["first"], trees.node[game, node]["edges"] = begin, end - begin
         trees.seat[game, node], trees.value[game, node] = seats[k], values[k]
@@ -290,16 +290,16 @@ def _inner_choice(trees: Trees, game: int, node: int, rule: Rule, logits: Floats
     """Return the edge whose share of the visits is farthest below its share of the improved policy."""
     _improve(trees, game, node, rule, logits)
     begin, count = trees.node[game, node]["first"], trees.node[game, node]["edges"]
-    top, whole, visits = np.float32(-np.inf), np.float32(0), 1
+    top, total, visits = np.float32(-np.inf), np.float32(0), 1
     for offset in range(count):
         top = max(top, logits[offset])
     for offset in range(count):
         logits[offset] = exp(logits[offset] - top)
-        whole += logits[offset]
+        total += logits[offset]
         visits += trees.edge[game, begin + offset]["visits"]
     best, chosen = np.float32(-np.inf), begin
     for offset in range(count):
-        score = logits[offset] / whole - np.float32(trees.edge[game, begin + offset]["visits"]) / np.float32(visits)
+        score = logits[offset] / total - np.float32(trees.edge[game, begin + offset]["visits"]) / np.float32(visits)
         if score > best:
             best, chosen = score, begin + offset
     return chosen  # type: ignore[no-any-return]  # a number of an array
@@ -321,15 +321,15 @@ def conclude(trees: Trees, rule: Rule, policy: Floats) -> tuple[Counts, Floats, 
     for game in range(games):
         mixed = _improve(trees, game, 0, rule, logits)
         begin, count = trees.node[game, 0]["first"], trees.node[game, 0]["edges"]
-        top, whole, most = logits[:count].max(), 0.0, 0
+        top, total, most = logits[:count].max(), 0.0, 0
         for offset in range(count):
-            whole += exp(logits[offset] - top)
+            total += exp(logits[offset] - top)
             most = max(most, trees.edge[game, begin + offset]["visits"])
         scale = _scale(rule, most - 1)
         best, rival, late, untried, chosen, value = -np.inf, -np.inf, -np.inf, -np.inf, 0, 0.0
         for offset in range(count):
             edge = trees.edge[game, begin + offset]
-            visits, share = edge["visits"], exp(logits[offset] - top) / whole
+            visits, share = edge["visits"], exp(logits[offset] - top) / total
             policy[game, edge["action"]] = share
             value += share * (edge["total"] / visits if visits else mixed)
             score = logits[offset] + edge["noise"]

@@ -57,8 +57,8 @@ def pack_observations(obs: NDArray[Any]) -> Arrays:
 
 def _same(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.bool_]:
     """Return [D]: true where columns of two arrays have the same bytes."""
-    whole = np.dtype(f"u{second.itemsize}")
-    same: NDArray[np.bool_] = (first.view(whole) == second.view(whole)).all(axis=0)
+    bits = np.dtype(f"u{second.itemsize}")
+    same: NDArray[np.bool_] = (first.view(bits) == second.view(bits)).all(axis=0)
     return same
 
 

@@ -60,20 +60,20 @@ def defensive_bot(position: Position, power: int, rng: Random) -> list[Order]:
     orders: dict[int, Order] = {}
     open_centers = [center for center in sorted(threatened) if center not in position.units]
     for unit in units:
-        here = board.province_of[unit.at]
-        if here in threatened:
-            orders[here] = Order(HOLD, unit.fleet, unit.at)
+        province = board.province_of[unit.at]
+        if province in threatened:
+            orders[province] = Order(HOLD, unit.fleet, unit.at)
     for unit in units:
-        here = board.province_of[unit.at]
+        province = board.province_of[unit.at]
         goals = [to for to in board.steps[unit.fleet][unit.at] if board.province_of[to] in open_centers]
-        if here not in orders and goals:
+        if province not in orders and goals:
             to = rng.choice(goals)
             open_centers.remove(board.province_of[to])
-            orders[here] = Order(MOVE, unit.fleet, unit.at, to)
+            orders[province] = Order(MOVE, unit.fleet, unit.at, to)
     for unit in units:
-        here = board.province_of[unit.at]
-        if here not in orders:
-            orders[here] = _help(position, unit, orders, rng) or _approach(position, unit, threatened, orders, rng)
+        province = board.province_of[unit.at]
+        if province not in orders:
+            orders[province] = _help(position, unit, orders, rng) or _approach(position, unit, threatened, orders, rng)
     return list(orders.values())
 
 
@@ -84,9 +84,9 @@ def territorial_bot(position: Position, power: int, rng: Random) -> list[Order]:
     goals = set(position.board.centers) - set(position.centers_of(power))
     orders: dict[int, Order] = {}
     for unit in rng.sample(units := position.units_of(power), len(units)):
-        here = position.board.province_of[unit.at]
-        waits = here in goals and position.phase.season == "F"  # it gets the centre by staying there
-        orders[here] = Order(HOLD, unit.fleet, unit.at) if waits else _approach(position, unit, goals, orders, rng)
+        province = position.board.province_of[unit.at]
+        waits = province in goals and position.phase.season == "F"  # it gets the centre by staying there
+        orders[province] = Order(HOLD, unit.fleet, unit.at) if waits else _approach(position, unit, goals, orders, rng)
     return list(orders.values())
 
 
@@ -99,19 +99,19 @@ def coordinated_bot(position: Position, power: int, rng: Random) -> list[Order]:
     goals = set(board.centers) - own
     orders: dict[int, Order] = {}
     for unit in position.units_of(power):
-        here = board.province_of[unit.at]
-        if position.phase.season == "F" and here in goals:
-            orders[here] = Order(HOLD, unit.fleet, unit.at)
+        province = board.province_of[unit.at]
+        if position.phase.season == "F" and province in goals:
+            orders[province] = Order(HOLD, unit.fleet, unit.at)
     for goal in sorted(goals, key=lambda goal: (_resistance(position, power, goal), rng.random())):
         _attack(position, power, goal, orders)
     for unit in position.units_of(power):
-        here = board.province_of[unit.at]
-        if here in own and here not in orders and _enemies_near(position, power, here) > 1:
-            orders[here] = Order(HOLD, unit.fleet, unit.at)
+        province = board.province_of[unit.at]
+        if province in own and province not in orders and _enemies_near(position, power, province) > 1:
+            orders[province] = Order(HOLD, unit.fleet, unit.at)
     for unit in rng.sample(units := position.units_of(power), len(units)):
-        here = board.province_of[unit.at]
-        if here not in orders:
-            orders[here] = _help(position, unit, orders, rng) or _approach(position, unit, goals, orders, rng)
+        province = board.province_of[unit.at]
+        if province not in orders:
+            orders[province] = _help(position, unit, orders, rng) or _approach(position, unit, goals, orders, rng)
     return list(orders.values())
 
 

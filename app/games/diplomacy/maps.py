@@ -87,25 +87,25 @@ class Map:
         self._set_distances()
 
     def _set_borders(self, table: list[Province]) -> None:
-        places = range(len(self.locations))
-        steps: list[list[tuple[int, ...]]] = [[() for _ in places] for _ in range(2)]
+        locations = range(len(self.locations))
+        steps: list[list[tuple[int, ...]]] = [[() for _ in locations] for _ in range(2)]
         for row in table:
             steps[0][self.number[row.code]] = tuple(sorted(self._border_numbers(row, row.armies or ())))
             for coast, borders in row.fleets.items():
                 code = f"{row.code}/{coast}" if coast else row.code
                 steps[1][self.number[code]] = tuple(sorted(self._border_numbers(row, borders)))
         self.steps = steps
-        for here in places:
+        for location in locations:
             for fleet in range(2):
-                for there in steps[fleet][here]:
-                    if here not in steps[fleet][there]:
-                        pair = f"{self.locations[here]} and {self.locations[there]}"
+                for neighbour in steps[fleet][location]:
+                    if location not in steps[fleet][neighbour]:
+                        pair = f"{self.locations[location]} and {self.locations[neighbour]}"
                         raise BadMap(f"{self.name}: only one of {pair} names the border.", hint="Name it in both.")
-        self.targets = [[tuple(sorted({self.province_of[to] for to in there})) for there in kind] for kind in steps]
-        self.reach = [[sum(1 << target for target in there) for there in kind] for kind in self.targets]
+        self.targets = [[tuple(sorted({self.province_of[to] for to in ends})) for ends in kind] for kind in steps]
+        self.reach = [[sum(1 << target for target in targets) for targets in kind] for kind in self.targets]
         self.borders = [0] * self.provinces
-        for here in places:
-            self.borders[self.province_of[here]] |= self.reach[0][here] | self.reach[1][here]
+        for location in locations:
+            self.borders[self.province_of[location]] |= self.reach[0][location] | self.reach[1][location]
         self.near = [[self._with_borders(targets) for targets in kind] for kind in self.targets]
 
     def _with_borders(self, provinces: tuple[int, ...]) -> int:

@@ -44,8 +44,8 @@ def why_illegal(board: Map, units: Mapping[int, Unit], order: Order) -> str:
     Coasts are read leniently: the coast of the ordered unit, and those of armies, do not count. A fleet's move to a
     province with two coasts names one, unless it reaches only one of them.
     """
-    here = board.province_of[order.at]
-    unit = units.get(here)
+    province = board.province_of[order.at]
+    unit = units.get(province)
     if unit is None or unit.fleet != order.fleet:
         return "there is no such unit"
     if order.kind == HOLD:
@@ -61,7 +61,7 @@ def why_illegal(board: Map, units: Mapping[int, Unit], order: Order) -> str:
 
 def move_target(board: Map, units: Mapping[int, Unit], unit: Unit, order: Order) -> int:
     """Return the location where a move ends if it succeeds; NOWHERE if the unit could never go there."""
-    to, here = order.to, board.province_of[unit.at]
+    to, province = order.to, board.province_of[unit.at]
     target = board.province_of[to]
     if unit.fleet:
         steps = board.steps[1][unit.at]
@@ -71,7 +71,7 @@ def move_target(board: Map, units: Mapping[int, Unit], unit: Unit, order: Order)
         return reached[0] if len(reached) == 1 and to == target else NOWHERE
     if board.reach[0][unit.at] >> target & 1:  # with VIA too: without a convoy the army walks
         return target
-    by_sea = board.convoy_reach(here, fleets_at_sea(board, units))
+    by_sea = board.convoy_reach(province, fleets_at_sea(board, units))
     return target if by_sea >> target & 1 else NOWHERE
 
 
@@ -84,9 +84,9 @@ def fleets_at_sea(board: Map, units: Mapping[int, Unit]) -> int:
 
 
 def _why_no_support(board: Map, units: Mapping[int, Unit], unit: Unit, order: Order) -> str:
-    here, source = board.province_of[unit.at], board.province_of[order.other]
+    province, source = board.province_of[unit.at], board.province_of[order.other]
     other = units.get(source)
-    if other is None or other.fleet != order.other_fleet or source == here:
+    if other is None or other.fleet != order.other_fleet or source == province:
         return "there is no such unit to support"
     target = source if order.to == NOWHERE else board.province_of[order.to]
     if not board.reach[unit.fleet][unit.at] >> target & 1:
@@ -97,19 +97,19 @@ def _why_no_support(board: Map, units: Mapping[int, Unit], unit: Unit, order: Or
         able = any(board.province_of[to] == target for to in board.steps[1][other.at])
         able &= order.to in (target, *board.steps[1][other.at])
     else:
-        seas = fleets_at_sea(board, units) & ~(1 << here)  # a fleet that supports does not convoy
+        seas = fleets_at_sea(board, units) & ~(1 << province)  # a fleet that supports does not convoy
         able = bool((board.reach[0][other.at] | board.convoy_reach(source, seas)) >> target & 1)
     return "" if able and target != source else "the supported unit cannot go there"
 
 
 def _why_no_convoy(board: Map, units: Mapping[int, Unit], unit: Unit, order: Order) -> str:
-    here, start, target = (board.province_of[location] for location in (unit.at, order.other, order.to))
+    province, start, target = (board.province_of[location] for location in (unit.at, order.other, order.to))
     other = units.get(start)
-    if not unit.fleet or not board.seas >> here & 1:
+    if not unit.fleet or not board.seas >> province & 1:
         return "only a fleet at sea convoys"
     if other is None or other.fleet:
         return "there is no such army to convoy"
-    shores = board.shores(connected_fleets(board, here, fleets_at_sea(board, units)))
+    shores = board.shores(connected_fleets(board, province, fleets_at_sea(board, units)))
     return "" if shores >> start & shores >> target & 1 and start != target else "no chain of fleets leads there"
 
 

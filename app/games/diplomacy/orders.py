@@ -85,17 +85,17 @@ def parse_order(board: Map, text: str) -> Order:
     waive, unit, at, plain, goes, to, via, helps, other_unit, other, towards = match.groups()
     if waive:
         return Order(WAIVE)
-    fleet, here = unit == "F", _location(board, text, at)
+    fleet, location = unit == "F", _location(board, text, at)
     if plain:
-        return Order(plain, fleet, here)
+        return Order(plain, fleet, location)
     if goes:
         if via and (goes == RETREAT or fleet):
             raise BadOrder(f"{text!r} is no order: only an army's move goes by convoy.", hint="Leave VIA out.")
-        return Order(goes, fleet, here, _location(board, text, to), via=bool(via))
+        return Order(goes, fleet, location, _location(board, text, to), via=bool(via))
     target = _location(board, text, towards) if towards else NOWHERE
     if helps == CONVOY and (not towards or not fleet or other_unit == "F"):
         raise BadOrder(f"{text!r} is no order: a fleet convoys a moving army.", hint="Write F NTH C A LON - NWY.")
-    return Order(helps, fleet, here, target, _location(board, text, other), other_unit == "F")
+    return Order(helps, fleet, location, target, _location(board, text, other), other_unit == "F")
 
 
 def _location(board: Map, text: str, code: str) -> int:

@@ -116,7 +116,7 @@ class Variant:
         return int(self.tables["drops"]) + to * len(self.codes) + self.codes.index(code)
 
     def parts(self, action: int) -> tuple[int, int, bool, int]:
-        """Return an action's squares from (-1: a drop) and to, whether it promotes, and the dropped piece (0: none)."""
+        """Return an action's origin (-1: a drop) and target, whether it promotes, and the dropped piece (0: none)."""
         if action >= (drops := int(self.tables["drops"])):
             to, kind = divmod(action - drops, len(self.codes))
             return -1, to, False, self.codes[kind]
