@@ -142,7 +142,7 @@ class PortablePolicy:
     def architecture(self) -> dict[str, Any]:
         """The header's ``architecture``."""
         shapes = {name: tensor.shape for name, tensor in self.tensors.items()}
-        found: dict[str, Any] = {
+        common: dict[str, Any] = {
             "type": self._type,
             "activation": ACTIVATION,
             "observation_size": self.observation_size,
@@ -155,9 +155,9 @@ class PortablePolicy:
             filters, _, side, _ = shapes.get("windows.weight", (0, 0, 0, 0))
             sizes = {"filters": filters, "side": side} if self._type == WINDOWS else {}
             residual = {"residual": blocks} if blocks else {}
-            return {**found, "hidden": list(self.hidden), **residual, **sizes}
+            return {**common, "hidden": list(self.hidden), **residual, **sizes}
         return {
-            **found,
+            **common,
             "blocks": blocks,
             "channels": shapes["stem.weight"][0],
             "squeeze_excite": shapes.get("blocks.0.squeeze.weight", (0,))[0],
@@ -174,7 +174,7 @@ class PortablePolicy:
     @property
     def content_hash(self) -> str:
         """SHA-256 of header and tensors, the same for each format."""
-        return _hashed(self.header, self.tensors)
+        return _content_hash(self.header, self.tensors)
 
     @property
     def _type(self) -> str:
@@ -188,10 +188,7 @@ class PortablePolicy:
         return [f"trunk.{number}" for number in range(count)]
 
     def forward(self, observations: ArrayLike) -> tuple[Floats, Floats]:
-        """Return unmasked logits [N, A] and values [N] for observations [N, D].
-
-        Raises ``ValueError``.
-        """
+        """Return unmasked logits [N, A] and values [N] for observations [N, D]. Raises ``ValueError``."""
         features = np.asarray(observations, dtype=np.float32)
         if features.ndim != 2 or features.shape[1] != self.observation_size:
             raise ValueError(f"observations are {features.shape}, not [N, {self.observation_size}]")
@@ -210,10 +207,7 @@ class PortablePolicy:
         return self._linear("actor", features), self._linear("critic", features)[:, 0]
 
     def _cells(self, features: Floats, planes: tuple[int, int, int]) -> Floats:
-        """Return the first layer's output for planes and scalars.
-
-        Its shape is [N, H, W, channels].
-        """
+        """Return the first layer's output [N, H, W, channels] for planes and scalars."""
         first, padded = ("stem", True) if self._type == TOWER else ("windows", False)
         grid = features[:, : prod(planes)].reshape(len(features), *planes).transpose(0, 2, 3, 1)
         cells = self._conv(first, grid, padded)
@@ -222,10 +216,7 @@ class PortablePolicy:
         return np.maximum(cells, 0)
 
     def _tower(self, cells: Floats) -> tuple[Floats, Floats]:
-        """Return a tower's logits [N, A] and values [N].
-
-        ``cells`` is its first layer's output [N, H, W, channels].
-        """
+        """Return a tower's logits [N, A] and values [N]. ``cells`` is its first layer's output [N, H, W, channels]."""
         for number in range(self.architecture["blocks"]):
             change = self._conv(f"blocks.{number}.second", np.maximum(self._conv(f"blocks.{number}.first", cells), 0))
             if f"blocks.{number}.squeeze.weight" in self.tensors:
@@ -242,10 +233,7 @@ class PortablePolicy:
         return logits, self._linear("critic", hidden)[:, 0]
 
     def _conv(self, name: str, cells: Floats, padded: bool = True) -> Floats:  # noqa: FBT001, FBT002 - as in PyTorch
-        """Return a convolution of cells.
-
-        [N, H, W, C] become [N, H, W, K]. The board shrinks unless it is padded with zeros.
-        """
+        """Return a convolution of cells [N, H, W, C] as [N, H, W, K]; without padding, the board shrinks."""
         weight = self.tensors[f"{name}.weight"]
         outputs, _, size, _ = weight.shape
         edge = size // 2 if padded else 0
@@ -255,10 +243,7 @@ class PortablePolicy:
         return columns @ weight.reshape(outputs, -1).T + self.tensors[f"{name}.bias"]
 
     def probabilities(self, observations: ArrayLike, mask: ArrayLike) -> Floats:
-        """Return action probabilities [N, A], 0 where ``mask`` [N, A] is False.
-
-        Raises ``ValueError``.
-        """
+        """Return action probabilities [N, A], 0 where ``mask`` [N, A] is False. Raises ``ValueError``."""
         logits, _ = self.forward(observations)
         legal = np.asarray(mask, dtype=np.bool_)
         if legal.shape != logits.shape or not legal.any(axis=1).all():
@@ -272,18 +257,12 @@ class PortablePolicy:
 
 
 def _flat(cells: Floats) -> Floats:
-    """Flatten a head's planes [N, H, W, planes].
-
-    Returns [N, planes x H x W].
-    """
+    """Flatten a head's planes [N, H, W, planes]. Returns [N, planes x H x W]."""
     return cells.transpose(0, 3, 1, 2).reshape(len(cells), -1)
 
 
 def write_policy(path: str | os.PathLike[str], policy: PortablePolicy) -> None:
-    """Write a policy as ``.npz`` or ``.json``, by the path's suffix.
-
-    The same policy gives the same bytes. Raises ``BadPolicyFile`` for another suffix, or ``OSError``.
-    """
+    """Write a policy's bytes as ``.npz`` or ``.json``, by suffix. Raises ``BadPolicyFile`` or ``OSError``."""
     header = {**policy.header, "content_hash": policy.content_hash}
     tensors = dict(sorted(policy.tensors.items()))
     if _suffix(path) == ".npz":
@@ -302,7 +281,7 @@ def read_policy(path: str | os.PathLike[str]) -> PortablePolicy:
     suffix, data = _suffix(path), Path(path).read_bytes()
     try:
         header, tensors = _read_npz(data) if suffix == ".npz" else _read_json(data)
-        return _checked(header, tensors)
+        return _checked_policy(header, tensors)
     except BadPolicyFile as error:
         raise BadPolicyFile(f"{path}: {error}") from error
 
@@ -314,7 +293,7 @@ def _suffix(path: str | os.PathLike[str]) -> str:
     return suffix
 
 
-def _hashed(header: Mapping[str, Any], tensors: Mapping[str, Floats]) -> str:
+def _content_hash(header: Mapping[str, Any], tensors: Mapping[str, Floats]) -> str:
     digest = hashlib.sha256(json.dumps(header, sort_keys=True, separators=(",", ":")).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -375,7 +354,7 @@ def _read_json(data: bytes) -> tuple[Any, dict[str, Any]]:
         raise BadPolicyFile(f"{_TENSORS} hold something else than rectangles of numbers ({error})") from error
 
 
-def _checked(header: Any, tensors: Mapping[str, Any]) -> PortablePolicy:
+def _checked_policy(header: Any, tensors: Mapping[str, Any]) -> PortablePolicy:
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
         raise BadPolicyFile(f"its schema is not {SCHEMA!r}, so it is not a policy")
     if header.get("schema_version") != SCHEMA_VERSION:
@@ -393,7 +372,7 @@ def _checked(header: Any, tensors: Mapping[str, Any]) -> PortablePolicy:
     scale = tuple(scale) if isinstance(scale, list) else scale
     policy = PortablePolicy(header["game"], header["model"], floats, lineage, planes and tuple(planes), scale)
     written = {name: value for name, value in header.items() if name != "content_hash"}
-    if _hashed(written, floats) != header["content_hash"]:
+    if _content_hash(written, floats) != header["content_hash"]:
         raise BadPolicyFile("content_hash is not that of the content, which was changed: export the policy again")
     return policy
 
@@ -406,27 +385,28 @@ def _check_header(header: Mapping[str, Any]) -> None:
     _check_architecture(header["architecture"])
 
 
-def _check_architecture(found: Mapping[str, Any]) -> None:
-    if found.get("type") not in list(_SIZES) or found.get("activation") != ACTIVATION:
-        known = " or ".join(_SIZES)
-        raise BadPolicyFile(f"architecture is {found!r}; what can be played here is {known} with {ACTIVATION}")
-    for name, count in _SIZES[found["type"]].items():
-        value = found.get(name)
+def _check_architecture(architecture: Mapping[str, Any]) -> None:
+    text = f"architecture is {architecture!r}"
+    if architecture.get("type") not in list(_SIZES) or architecture.get("activation") != ACTIVATION:
+        types = " or ".join(_SIZES)
+        raise BadPolicyFile(f"{text}; what can be played here is {types} with {ACTIVATION}")
+    for name, count in _SIZES[architecture["type"]].items():
+        value = architecture.get(name)
         several = value if isinstance(value, list) else []
         sizes, least = several if count else [value], 0 if name == "squeeze_excite" else 1
         if (count and len(several) not in count) or not all(type(size) is int and size >= least for size in sizes):
-            raise BadPolicyFile(f"architecture is {found!r}: {name} has to consist of numbers above 0")
-    counts = [found.get(name, 0) for name in ("residual", "action_planes")]
+            raise BadPolicyFile(f"{text}: {name} has to consist of numbers above 0")
+    counts = [architecture.get(name, 0) for name in ("residual", "action_planes")]
     if not all(type(count) is int and count >= 0 for count in counts):
-        raise BadPolicyFile(f"architecture is {found!r}: residual is a number of blocks, action_planes one of planes")
-    scale = found.get("scale", 1.0)
-    divisors, wanted = (scale, found["observation_size"]) if isinstance(scale, list) else ([scale], 1)
-    if len(divisors) != wanted or not all(isinstance(one, int | float) and 0 < one < float("inf") for one in divisors):
-        raise BadPolicyFile(f"architecture is {found!r}: scale is a number above 0, or one a feature")
-    if found["type"] != MLP and found["observation_size"] < prod(found["planes"]):
-        raise BadPolicyFile(f"architecture is {found!r}: planes have more cells than observation_size")
-    if found["type"] == WINDOWS and found["side"] > min(found["planes"][1:]):
-        raise BadPolicyFile(f"architecture is {found!r}: side is larger than the planes")
+        raise BadPolicyFile(f"{text}: residual is a number of blocks, action_planes one of planes")
+    scale = architecture.get("scale", 1.0)
+    divisors, expected = (scale, architecture["observation_size"]) if isinstance(scale, list) else ([scale], 1)
+    if len(divisors) != expected or not all(isinstance(x, int | float) and 0 < x < float("inf") for x in divisors):
+        raise BadPolicyFile(f"{text}: scale is a number above 0, or one a feature")
+    if architecture["type"] != MLP and architecture["observation_size"] < prod(architecture["planes"]):
+        raise BadPolicyFile(f"{text}: planes have more cells than observation_size")
+    if architecture["type"] == WINDOWS and architecture["side"] > min(architecture["planes"][1:]):
+        raise BadPolicyFile(f"{text}: side is larger than the planes")
 
 
 def _check_tensors(tensors: Mapping[str, Any], architecture: Mapping[str, Any]) -> None:

@@ -38,7 +38,7 @@ class BoundedEngine:
         if self._clock.monotonic() >= self._due:
             self._due = self._clock.monotonic() + LOOK_SECONDS
             try:
-                self._look(await asyncio.to_thread(self._store.taken_bytes))
+                self._look(await asyncio.to_thread(self._store.total_bytes))
             except OSError as error:  # a file system that fails for a moment must not end the games under way
                 self._log.warning("the store could not be measured", error=str(error))
         own = await self._engine.capacity()

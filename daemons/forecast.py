@@ -24,7 +24,7 @@ def forecast(settings: RunSettings) -> dict[str, int]:
 
 def _expected(config: GameConfig, settings: RunSettings) -> int:
     from app.games import open_table  # imported late, because they load OpenSpiel and PyTorch
-    from app.learning.network import parameters_size, seen_shape
+    from app.learning.network import parameters_size, visible_shape
     from app.play.players import RandomPlayer
     from app.play.selfplay import play_recorded, selfplay_schedule
 
@@ -37,6 +37,6 @@ def _expected(config: GameConfig, settings: RunSettings) -> int:
     window = config.rows_per_training * max(shares) * feedback.gauntlet.max_games_factor
     compared = STAYING * config.selfplay.games_per_request * shard.rows / GAMES
     rows = (WINDOWS + 1) * window + compared + (config.replay_rows or 0)
-    network = parameters_size(config.network, seen_shape(config.network, open_table(config, 0).spec.shape))
+    network = parameters_size(config.network, visible_shape(config.network, open_table(config, 0).spec.shape))
     models = settings.league.admission.capacity * COPIES * network
     return int(rows * bytes_per_row + models)

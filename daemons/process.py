@@ -170,7 +170,7 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
             keys=keys,
             sole=True,
             patient=True,
-            known=known_record(states),
+            last_record=known_record(states),
         )
         companion = spec.companion(loaded, folder) if spec.companion else None
         ports = Ports(bus, states, SystemClock(), engine, Notifier(), sink, companion)

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.api.arguments import Seed, check_arguments
-from app.api.runs import config_of, place_of
+from app.api.runs import config_of, locate_run
 from app.config import Compute, GameConfig
 from app.core import Finding
 from app.games import game_check, open_table
@@ -57,7 +57,7 @@ def examine_game(
     """
     check_arguments(Annotated[int, Field(ge=2)], games=games)
     check_arguments(Seed, seed=seed)
-    return game_check.examine_game(config_of(game, place_of(run, config_file)), games, seed)
+    return game_check.examine_game(config_of(game, locate_run(run, config_file)), games, seed)
 
 
 def check_network(
@@ -74,7 +74,7 @@ def check_network(
     from app.learning import network_check
 
     check_arguments(Seed, seed=seed)
-    config = config_of(game, place_of(run, config_file))
+    config = config_of(game, locate_run(run, config_file))
     return network_check.check_network(config.network, open_table(config, 0).spec.shape, seed)
 
 
@@ -90,7 +90,7 @@ def check_player(
     """
     from app.play import check_player as player_check
 
-    place = place_of(run, config_file)
+    place = locate_run(run, config_file)
     compute = Compute(settings_folder=place.settings_folder)
     return player_check.check_player(name, config_of(game, place), compute)
 
@@ -106,6 +106,6 @@ def check_backend(
     >>> flyball.check_backend("tic_tac_toe_2p")
     []
     """
-    place = place_of(run, config_file)
+    place = locate_run(run, config_file)
     config = config_of(game, place)
     return contract.check_backend(config.backend, config, place.load().folder)

@@ -7,7 +7,7 @@ from pathlib import Path
 from app.api.runs import Place, Say
 from app.comparison.fitting import Prediction, fit, plant_text, predict
 from app.comparison.run import RunFigures
-from app.comparison.strength import StudyPlace
+from app.comparison.strength import StudyResources
 from app.comparison.study import Study, do_runs, measure
 from app.comparison.summary import ArmFigures, summarise
 from app.comparison.troubles import Planted
@@ -75,7 +75,7 @@ def compare_arms(request: ComparisonRequest) -> ComparisonResult:
     seconds = request.minutes * SECONDS_PER_MINUTE
     study = Study(settings=loaded.run, seconds=seconds, cores=request.cores, troubles=tuple(request.troubles))
     study.claim(request.folder)
-    place = StudyPlace(request.folder, request.place.settings_folder, request.workers, request.say)
+    place = StudyResources(request.folder, request.place.settings_folder, request.workers, request.say)
     tasks = study.tasks(arms, request.seeds, place)
     runs = do_runs(tasks, place)
     for run in runs:

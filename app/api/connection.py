@@ -24,9 +24,9 @@ from app.api.runs import (
     check_played,
     complaint,
     connected,
+    locate_run,
     open_journal,
     open_run,
-    place_of,
     read_status,
 )
 from app.api.selection import Selection, before_last, before_since, select
@@ -381,7 +381,7 @@ def connect(
     ...     for event in run.subscribe("MODEL_*", after=done.position, seconds=60):
     ...         print(event.recordedtime, event.data.event_name)
     """
-    place = place_of(run, config_file)
+    place = locate_run(run, config_file)
     if wait:
         _await_start(place, wait)
     return Connection(place, timeout)
@@ -395,4 +395,4 @@ def connect_async(
     Use it as ``async with connect_async("run") as run``. Await ``publish``, ``state`` and ``status``. Iterate over
     ``subscribe`` and ``journal`` by ``async for``. Raises the errors of ``connect``.
     """
-    return AsyncConnection(place_of(run, config_file), timeout)
+    return AsyncConnection(locate_run(run, config_file), timeout)

@@ -11,7 +11,7 @@ from app.api.arguments import check_arguments
 from app.api.leagues import leagues_in
 from app.api.models import CURRENT, ConfigNotNamed, checked_search, fetch_model
 from app.api.players import AGAINST, fetch_player
-from app.api.runs import Place, Say, config_of, open_journal, place_of, silent
+from app.api.runs import Place, Say, config_of, locate_run, open_journal, silent
 from app.config import Compute, GameConfig, Precision
 from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, is_judge
 from app.games import open_table
@@ -64,7 +64,7 @@ def requested(
     Raises the errors of ``fetch_model``, and ``BadUsage`` for a bot without a game.
     """
     check_arguments(Precision, precision=precision)
-    place = place_of(run, config_file)
+    place = locate_run(run, config_file)
     config = config_of(_game_of(str(model), place, say) if game is None else game, place)
     if temperature is not None:
         config = config.replace(evaluation=config.evaluation.replace(temperature=temperature))

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from app.api.arguments import Seed, check_arguments
 from app.api.models import fetch_model
-from app.api.runs import place_of, silent
+from app.api.runs import locate_run, silent
 from app.config import Compute, Precision
 from app.core import BadUsage, ConfigKey, ModelHash
 from app.games import Mask, Observations
@@ -125,6 +125,6 @@ def load_policy(
     """
     check_arguments(Seed, seed=seed)
     check_arguments(Precision, precision=precision)
-    store, place = MemoryStore(), place_of(run)
+    store, place = MemoryStore(), locate_run(run)
     model = fetch_model(str(path), "path", place, game, store, say=silent)
     return LoadedPolicy(get_checkpoint(store, model), Compute(device=str(resolve(device)), precision=precision), seed)

@@ -79,7 +79,7 @@ class Place:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of ``place_of`` as JSON, with absolute paths.
+        """The arguments of ``locate_run`` as JSON, with absolute paths.
 
         Absolute paths stay valid in another working folder.
         """
@@ -91,7 +91,7 @@ class Place:
         return self.load({"configs": [key]}).run.config(key)
 
 
-def place_of(run: str | Path, config_file: str | Path | None = None) -> Place:
+def locate_run(run: str | Path, config_file: str | Path | None = None) -> Place:
     """Return the place of a run folder.
 
     ``config_file`` replaces the settings file of the folder. From then on, the user's own modules beside the settings

@@ -4,7 +4,7 @@ from app.api.runs import Place, check_config, open_journal
 from app.config.loading import UnknownConfig
 from app.journal import history
 from app.journal.history import last_settings
-from app.scenarios import READS, SCENARIOS, Plan, choose, known_of
+from app.scenarios import READS, SCENARIOS, Plan, choose, views_of
 from app.store import open_store
 
 
@@ -18,7 +18,7 @@ def plan_scenario(place: Place, name: str, config_key: str | None) -> Plan:
     with open_journal(place) as reader:
         check_config(reader, config_key)
         settings = last_settings(reader)
-        known = known_of(settings, history(reader, types=READS, on_dead=lambda _: None)) if settings else {}
+        known = views_of(settings, history(reader, types=READS, on_dead=lambda _: None)) if settings else {}
     if config_key is not None and config_key not in known:
         raise UnknownConfig(f"This run does not play {config_key}.", hint=f"It plays {', '.join(known)}.")
     store = open_store(place.store)

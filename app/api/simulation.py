@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from app.api.arguments import Count, Days, Seeds, check_arguments
-from app.api.runs import Say, place_of, silent
+from app.api.runs import Say, locate_run, silent
 from app.config import GAMES, PROFILES, Settings, flatten, nest
 from app.config.loading import Loaded
 from app.core import BadUsage, ConfigKey
@@ -21,7 +21,7 @@ from app.simulation import (
     MachineProcesses,
     PlantSettings,
     RunResult,
-    Task,
+    SimulationTask,
     arms_of,
     load_plant,
     make_plan,
@@ -83,7 +83,7 @@ def simulate(
     check_arguments(Days, days=days)
     check_arguments(Seeds, seeds=numbers)
     chosen = PROFILES["full"] if games is None else ordered([games] if isinstance(games, str) else games)
-    place = place_of(run, config_file)
+    place = locate_run(run, config_file)
     loaded = place.load(nest(simulated(nodes, chosen) | flatten(settings or {})))
     modelled = load_plant(None if plant is None else Path(plant), loaded.games)
     return simulate_arms(loaded, numbers, days=days, plant=modelled, jobs=jobs, ablate=ablate, say=progress)
@@ -127,7 +127,7 @@ def simulate_arms(
         tuple(arms_of(loaded.run)) if ablate else (ALL, NONE, *(f"without {name}" for name in loaded.run.controllers))
     )
     tasks = [
-        Task(settings=loaded.run, plant=plant, arm=arm, seed=seed, seconds=days * SECONDS_PER_DAY)
+        SimulationTask(settings=loaded.run, plant=plant, arm=arm, seed=seed, seconds=days * SECONDS_PER_DAY)
         for seed in seeds
         for arm in arms
     ]

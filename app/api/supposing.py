@@ -8,7 +8,7 @@ from time import monotonic
 
 from pydantic import Field
 
-from app.api.runs import open_run, place_of
+from app.api.runs import locate_run, open_run
 from app.config import Settings
 from app.config.loading import parse
 from app.core import BadUsage
@@ -102,7 +102,7 @@ def what_if(spec: JsonObject, report: Report) -> JsonObject:
 
     counts: Counter[tuple[str, Change, str]] = Counter()
     listed, unlisted = list[Difference](), 0
-    with open_run(place_of(asked.run, asked.config_file)) as reader:
+    with open_run(locate_run(asked.run, asked.config_file)) as reader:
         last = min(asked.last, reader.head)
         found = read_divergences(reader, values, first=1, last=last, on_dead=lambda _: None, on_event=on_event)
         for one in found:

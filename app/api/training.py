@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.api.arguments import Seed, check_arguments
-from app.api.runs import Say, config_of, place_of, silent
+from app.api.runs import Say, config_of, locate_run, silent
 from app.config import GameConfig, PipelineSettings
 from app.config.pipeline_loading import by_key, changed, training_settings
 from app.core import BadUsage, ConfigKey, ModelHash, reading
@@ -268,7 +268,7 @@ def train(
     True
     """
     check_arguments(Seed | None, seed=seed)
-    place = place_of(run, config_file)
+    place = locate_run(run, config_file)
     config = config_of(game, place)
     folder = Path("training") / config.key if output is None else Path(output)
     file = None if settings_file is None else Path(settings_file)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.api.players import AGAINST, fetch_player
-from app.api.runs import place_of, silent
+from app.api.runs import locate_run, silent
 from app.api.watching import Decision, Progress, WatchedGame, WatchSpec, check_watchable
 from app.config import Compute
 from app.core import BadUsage
@@ -70,7 +70,7 @@ def watch(spec: JsonObject, report: Report) -> JsonObject:
     ``BadUsage``, and the errors of ``fetch_player`` and ``load_player_or_judge``.
     """
     asked = WatchSpec.model_validate(spec)
-    place = place_of(asked.run, asked.config_file)
+    place = locate_run(asked.run, asked.config_file)
     config = place.config(asked.config)
     check_watchable(config)
     if asked.seat >= config.players:

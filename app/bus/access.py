@@ -37,10 +37,7 @@ class ClientKeys:
 
 
 def check_endpoint(endpoint: str, *, secured: bool) -> None:
-    """Refuse an unsecured address that other machines can reach.
-
-    ``secured`` means that keys keep strangers out. Raises ``InsecureEndpoint``.
-    """
+    """Refuse an address that other machines can reach unless it is ``secured`` by keys. Raises ``InsecureEndpoint``."""
     transport, _, rest = endpoint.partition("://")
     if secured or transport in ("ipc", "inproc"):
         return
@@ -80,16 +77,13 @@ class Refusals:
         )
 
     def due(self, now: float) -> list[AccessRefused]:
-        """Return the reports that are due.
-
-        ``now`` is in seconds of the monotonic clock.
-        """
+        """Return the reports that are due. ``now`` is in seconds of the monotonic clock."""
         if not self._open:
             return []
-        due = [one for one in self._open if now - self._reported.get(one, -REPORT_S) >= REPORT_S]
-        self._reported = {one: then for one, then in self._reported.items() if now - then < REPORT_S}
+        due = [kind for kind in self._open if now - self._reported.get(kind, -REPORT_S) >= REPORT_S]
+        self._reported = {kind: at for kind, at in self._reported.items() if now - at < REPORT_S}
         self._reported |= dict.fromkeys(due, now)
-        return [self._open.pop(one) for one in due]
+        return [self._open.pop(kind) for kind in due]
 
 
 @dataclass
@@ -114,22 +108,19 @@ class Access:
 
     def __post_init__(self) -> None:
         """Read the list. Raises ``BadKey`` or ``UnusableFile``."""
-        self._version, self._seen = self._look(), self.now()
+        self._version, self._refreshed_at = self._list_version(), self.now()
         self._keys = {key.public: key for key in KeyList.read(self.path).keys}
 
     def key(self, public: str | None) -> Key | None:
         """Return a valid key; None for any other."""
-        found = self._keys.get(public or "")
-        return found if found and found.is_valid(self.now()) else None
+        key = self._keys.get(public or "")
+        return key if key and key.is_valid(self.now()) else None
 
     def refresh(self) -> bool:
-        """Read a changed list again; return whether keys may be invalid.
-
-        True means that keys could have ended or been revoked since the last call.
-        """
-        now, version = self.now(), self._look()
-        ended = any(key.until and self._seen < key.until <= now for key in self._keys.values())
-        self._seen = now
+        """Read a changed list again; return True if keys could have ended or been revoked since the last call."""
+        now, version = self.now(), self._list_version()
+        ended = any(key.until and self._refreshed_at < key.until <= now for key in self._keys.values())
+        self._refreshed_at = now
         if version == self._version:
             return ended
         self._version = version
@@ -140,10 +131,7 @@ class Access:
         return True
 
     def check_producer(self, key: Key, producer: str) -> None:
-        """Refuse a producer's name that does not fit the key.
-
-        The part after ``@`` must be the key's name. Raises ``KeyRefused``.
-        """
+        """Refuse a producer whose part after ``@`` is not the key's name. Raises ``KeyRefused``."""
         name, _, node = producer.partition("@")
         if not name or node != key.name:
             raise KeyRefused(
@@ -152,10 +140,7 @@ class Access:
             )
 
     def check_types(self, key: Key, frame: Frame) -> None:
-        """Refuse a frame with types that the key may not publish.
-
-        The key's role decides. Raises ``KeyRefused``.
-        """
+        """Refuse a frame with types that the key may not publish. The key's role decides. Raises ``KeyRefused``."""
         if foreign := sorted(set(frame.types) - self.rights[key.role]):
             raise KeyRefused(
                 f"The {key.role} key of {key.name} may not publish {', '.join(foreign)}.",
@@ -174,19 +159,16 @@ class Access:
                 public = raw.hex()
                 if self.key(public):
                     return [ZAP_VERSION, number, b"200", b"OK", public.encode(), b""]
-                known = self._keys.get(public)
-                reason: RefusalReason = "ended" if known else "unknown_key"
-                self.refusals.add(known, reason, address.decode(errors="replace"), f"public key {public}")
+                key = self._keys.get(public)
+                reason: RefusalReason = "ended" if key else "unknown_key"
+                self.refusals.add(key, reason, address.decode(errors="replace"), f"public key {public}")
         number = request[1] if len(request) > 1 else b""
         return [ZAP_VERSION, number, b"400", b"This key is not authorized.", b"", b""]
 
-    def _look(self) -> tuple[int, int, int] | None:
-        """Return the version of the list's file; None without a file.
-
-        The version changes whenever the file does.
-        """
+    def _list_version(self) -> tuple[int, int, int] | None:
+        """Return the version of the list's file, which changes whenever the file does; None without a file."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino

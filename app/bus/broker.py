@@ -86,11 +86,7 @@ class Broker:
         self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def run(self, stop: Callable[[], bool], *, wake_fd: int | None = None) -> None:
-        """Serve until ``stop()`` is true; then close.
-
-        ``stop`` is polled at least four times a second, and at once when ``wake_fd`` becomes readable (see
-        ``signal.set_wakeup_fd``).
-        """
+        """Serve until ``stop()``, polled four times a second and when ``wake_fd`` becomes readable; then close."""
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
         if self._zap is not None:
@@ -134,7 +130,7 @@ class Broker:
         if heard >= self._next_probe:
             self._next_probe = heard + PROBE_S
             self._send(self._hub.probe(heard))
-        self._journal.rest(idle=idle)
+        self._journal.maintain(idle=idle)
         if self._on_loop is not None:
             self._on_loop()
         return full or self._hub.has_more()
@@ -157,10 +153,7 @@ class Broker:
         return peer, parts, None
 
     def _receive_keyed(self) -> tuple[bytes, list[bytes], Key | None]:
-        """Receive a message and its connection's current key.
-
-        The key is looked up each time, because it may have been revoked.
-        """
+        """Receive a message and its connection's key, looked up each time because it may have been revoked."""
         assert self._access is not None
         first = self._socket.recv(zmq.NOBLOCK, copy=False)
         parts = self._socket.recv_multipart(zmq.NOBLOCK) if first.more else []
@@ -169,7 +162,7 @@ class Broker:
     def _authenticate(self, access: Access) -> None:
         """Answer libzmq's questions about keys; cut off revoked connections."""
         if access.refresh():
-            self._hub.cut_off()
+            self._hub.drop_revoked()
         assert self._zap is not None
         while int(self._zap.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             self._zap.send_multipart(access.answer(self._zap.recv_multipart()))
@@ -216,7 +209,7 @@ def _bind(
         socket.bind(endpoint)
     except zmq.ZMQError as error:
         context.destroy(linger=0)
-        taken = error.errno == zmq.EADDRINUSE
-        hint = "Another broker listens there: stop it, or choose another address." if taken else "Look at the address."
+        in_use = error.errno == zmq.EADDRINUSE
+        hint = "Another broker listens there: stop it, or choose another address." if in_use else "Look at the address."
         raise BusError(f"The broker cannot listen at {endpoint}: {error.strerror}.", hint=hint) from error
     return socket

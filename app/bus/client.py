@@ -25,20 +25,14 @@ REFUSED_S = 2.0
 
 
 class Finished(NamedTuple):
-    """Outcome of a publish or a request.
-
-    ``result`` holds the positions of published events, the body of an answer, or an error.
-    """
+    """Outcome of a publish or request: the published events' positions, the answer's body, or an error."""
 
     token: int
     result: tuple[int, ...] | bytes | FlyballError
 
 
 class Overdue(NamedTuple):
-    """A publish or request that missed its deadline.
-
-    The client still sends it, except a request for the table of daemons.
-    """
+    """A publish or request that missed its deadline; it is still sent, unless it asks for the table of daemons."""
 
     token: int
 
@@ -50,28 +44,19 @@ class Settled(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A change of a subscription.
-
-    The subscription was opened, received a batch, or was ended.
-    """
+    """A change of a subscription. The subscription was opened, received a batch, or was ended."""
 
     subscription: "ClientSubscription"
 
 
 class Postponed(NamedTuple):
-    """A greeting or key that the broker refuses for now.
-
-    The client tries again. Only a patient client postpones a refused key.
-    """
+    """A greeting, or a patient client's key, that the broker refuses for now; the client tries again."""
 
     why: str
 
 
 class Reconnect(NamedTuple):
-    """A new connection is due.
-
-    ZeroMQ never reconnects after a refused handshake.
-    """
+    """A new connection is due. ZeroMQ never reconnects after a refused handshake."""
 
 
 Output = Finished | Overdue | Settled | Changed | Postponed | Reconnect
@@ -96,7 +81,7 @@ class ClientSubscription:
     """The client's state of a subscription.
 
     Attributes:
-        types: event types wanted; None for all.
+        types: event types to deliver; None for all.
         received: position up to which all events have arrived; None until a subscription to the head is opened.
         number: id on the wire; each opening takes a new one, so that late deliveries are recognised.
         opened: the broker has opened it at least once.
@@ -121,20 +106,17 @@ class ClientSubscription:
         return sum(delivery.size for delivery in self.queue)
 
     def reopen(self, number: int) -> list[bytes]:
-        """Return the message that opens or resumes the subscription.
-
-        The subscription gets the new ``number``.
-        """
+        """Return the message that opens or resumes the subscription. The subscription gets the new ``number``."""
         self.number, self.owed = number, 0
         self.held_until = self.received if self.queue else None
-        wanted = wire.Subscribe(
+        subscribe = wire.Subscribe(
             id=number,
             types=self.types,
             after=self.received,
             credit=CREDIT_BYTES,
             held=self.held_bytes,
         )
-        return [wire.SUBSCRIBE, wanted.model_dump_json().encode()]
+        return [wire.SUBSCRIBE, subscribe.model_dump_json().encode()]
 
     def credit(self, delivery: Delivery) -> list[bytes] | None:
         """Count a delivery as consumed; return the credit message if due."""
@@ -155,12 +137,12 @@ class Client:
         producer: the program's name, ``daemon@node``.
         epoch: identifies this start of the producer; never used before.
         deadline_s: seconds after which a publish or request is reported as ``Overdue``.
-        kept: frames from the outbox, oldest first.
-        place: a description of the process for people.
+        outbox_frames: frames from the outbox, oldest first.
+        process: a description of the process for people.
         sole: no other living process may have this name.
         patient: wait while the broker does not admit this client's key, instead of failing.
-        known: the latest record that an earlier start of the producer knew of. A broker whose journal does not hold it
-            is refused, before anything is published.
+        last_record: the latest record that an earlier start of the producer knew of. A broker whose journal does not
+            hold it is refused, before anything is published.
     """
 
     def __init__(
@@ -169,19 +151,19 @@ class Client:
         epoch: int,
         *,
         deadline_s: float = 30.0,
-        kept: Iterable[bytes] = (),
-        place: str = "a program",
+        outbox_frames: Iterable[bytes] = (),
+        process: str = "a program",
         sole: bool = False,
         patient: bool = False,
-        known: KnownRecord | None = None,
+        last_record: KnownRecord | None = None,
     ) -> None:
-        self._known = known
+        self._last_record = last_record
         self._lost: OtherHistory | None = None  # why nothing more can be published or read
         self._producer, self._deadline_s = producer, deadline_s
-        self._life, self._place, self._sole, self._patient = epoch, place, sole, patient
+        self._life, self._process, self._sole, self._patient = epoch, process, sole, patient
         self._sign: list[bytes] = []  # the latest sign of life; empty before the first
         self._sign_due = False
-        self._outgoing = Outgoing(producer, epoch, kept)
+        self._outgoing = Outgoing(producer, epoch, outbox_frames)
         self._subscriptions: dict[int, ClientSubscription] = {}
         self._requests: dict[int, list[bytes]] = {}
         self._deadlines: dict[int, float] = {}  # in order of time, because ``deadline_s`` is constant
@@ -204,10 +186,7 @@ class Client:
         return bool(self._messages)
 
     def messages(self) -> list[list[bytes]]:
-        """Return the messages to send now, each as a list of parts.
-
-        Each message is returned once.
-        """
+        """Return the messages to send now, each as a list of parts. Each message is returned once."""
         messages, self._messages = self._messages, []
         if self.is_welcome:
             messages += [[wire.FRAME, raw] for raw in self._outgoing.due()]
@@ -250,20 +229,14 @@ class Client:
         return token
 
     def request(self, method: bytes, arguments: wire.Message, body: bytes, now: float) -> int:
-        """Make a request; return the token of its ``Finished`` output.
-
-        The request is repeated after reconnections.
-        """
+        """Make a request; return the token of its ``Finished`` output. The request is repeated after reconnections."""
         token = self._token(now)
         self._ask(token, method, arguments, body)
         self._refuse_if_lost()
         return token
 
     def show_life(self, sign: Sign) -> None:
-        """Send a sign of life.
-
-        While the broker is away, the latest sign is kept.
-        """
+        """Send a sign of life. While the broker is away, the latest sign is kept."""
         self._sign = [wire.SIGN, sign.model_dump_json().encode()]
         if self.is_welcome:
             self._send(self._sign)
@@ -305,14 +278,14 @@ class Client:
             self._send(credit)
         return Batch(tuple(events), delivery.end, delivery.head, delivery.checksum)
 
-    def unkept(self) -> list[bytes]:
+    def unstored(self) -> list[bytes]:
         """Return the frames that should go into the outbox."""
-        return [frame.raw for frame in self._outgoing.unkept()]
+        return [frame.raw for frame in self._outgoing.unstored()]
 
-    def mark_kept(self) -> None:
-        """Mark the frames that ``unkept`` returned as stored in the outbox."""
-        for frame in self._outgoing.unkept():
-            frame.kept = True
+    def mark_stored(self) -> None:
+        """Mark the frames that ``unstored`` returned as stored in the outbox."""
+        for frame in self._outgoing.unstored():
+            frame.stored = True
 
     def connected(self) -> None:
         """Greet the broker after a connection is made."""
@@ -414,9 +387,9 @@ class Client:
             producer=self._producer,
             epochs=self._outgoing.epochs(),
             life=self._life,
-            place=self._place,
+            place=self._process,
             sole=self._sole,
-            known=self._known,
+            known=self._last_record,
         )
         self._send([wire.HELLO, hello.model_dump_json().encode()])
         for subscription in list(self._subscriptions.values()):
@@ -425,10 +398,7 @@ class Client:
             self._send(parts)
 
     def _open(self, subscription: ClientSubscription) -> None:
-        """Request a subscription under a new number.
-
-        The new number lets the client ignore late deliveries.
-        """
+        """Request a subscription under a new number. The new number lets the client ignore late deliveries."""
         self._subscriptions.pop(subscription.number, None)
         message = subscription.reopen(next(self._numbers))
         self._subscriptions[subscription.number] = subscription
@@ -439,23 +409,23 @@ class Client:
             self._open(subscription)
             return
         subscription.received = delivery.end
-        if delivery.checksum and (self._known is None or delivery.end >= self._known.position):
-            self._known = KnownRecord(delivery.end, delivery.checksum)
+        if delivery.checksum and (self._last_record is None or delivery.end >= self._last_record.position):
+            self._last_record = KnownRecord(delivery.end, delivery.checksum)
         subscription.queue.append(delivery)
         self._outputs.append(Changed(subscription))
 
     def _settle(self, frames: Sequence[Packed], error: FlyballError | None = None) -> None:
         """Report frames as recorded, or as refused with ``error``."""
         for frame in frames:
-            for ticket, offset, start, taken in frame.waiters:
+            for ticket, offset, start, size in frame.waiters:
                 if error is None:
-                    ticket.positions[offset : offset + taken] = frame.positions[start : start + taken]
-                    ticket.missing -= taken
+                    ticket.positions[offset : offset + size] = frame.positions[start : start + size]
+                    ticket.missing -= size
                 if error is not None or not ticket.missing:
                     self._deadlines.pop(ticket.token, None)
                     self._outputs.append(Finished(ticket.token, error or tuple(ticket.positions)))
-        if kept := tuple((frame.epoch, frame.base) for frame in frames if frame.kept):
-            self._outputs.append(Settled(kept))
+        if stored := tuple((frame.epoch, frame.base) for frame in frames if frame.stored):
+            self._outputs.append(Settled(stored))
 
     def _report(self, dead: DeadLetter) -> None:
         self._ask(next(self._tokens), wire.BURY, wire.Bury.of(dead), dead.body)

@@ -16,14 +16,11 @@ from app.journal import Journal
 
 READ_RECORDS = 1024
 SKIPPED_POSITIONS = 1024
-"""Positions of unwanted events after which a subscriber is sent its new cursor."""
+"""Positions of events of other types after which a subscriber is sent its new cursor."""
 
 
 class Piece(NamedTuple):
-    """Raw records of the wanted types, and the last position read.
-
-    ``checksum`` is that of the record at ``position``; 0 if nothing was read.
-    """
+    """Raw records of the selected types; the last position read, and the checksum of its record (0 without one)."""
 
     raws: list[bytes]
     position: int
@@ -31,10 +28,7 @@ class Piece(NamedTuple):
 
 
 class RecentRecords:
-    """The latest records in memory, up to ``max_bytes``.
-
-    ``head`` is the position of the journal's last event.
-    """
+    """The latest records in memory, up to ``max_bytes``. ``head`` is the position of the journal's last event."""
 
     def __init__(self, head: int, max_bytes: int) -> None:
         self.head = head
@@ -64,10 +58,7 @@ class RecentRecords:
         return after >= self.head or (self._dropped < len(self._firsts) and after + 1 >= self._firsts[self._dropped])
 
     def read(self, after: int, types: AbstractSet[str] | None, max_bytes: int) -> Piece:
-        """Return wanted records after a position that is in memory.
-
-        Reading ends with the record that exceeds ``max_bytes``.
-        """
+        """Return selected records after a position in memory, up to the record that exceeds ``max_bytes``."""
         if after >= self.head:
             return Piece([], after, 0)
         start = max(bisect_right(self._firsts, after + 1) - 1, self._dropped)
@@ -85,28 +76,25 @@ class RecentRecords:
 class SubscriptionCursor:
     """The broker's state of a subscription: its position and credit.
 
-    Bytes that the client holds from an earlier opening (``wanted.held``) count as one delivery.
+    Bytes that the client holds from an earlier opening (``request.held``) count as one delivery.
     """
 
-    def __init__(self, wanted: Subscribe, position: int) -> None:
-        self.number, self.types, self.position = wanted.id, wanted.types, position
+    def __init__(self, request: Subscribe, position: int) -> None:
+        self.number, self.types, self.position = request.id, request.types, position
         self._sent = position
-        self._credit = wanted.credit - wanted.held
-        self._unconsumed = deque([(position, wanted.held)] if wanted.held else ())
+        self._credit = request.credit - request.held
+        self._unconsumed = deque([(position, request.held)] if request.held else ())
         self._catching_up = True
 
     def is_due(self, head: int) -> bool:
-        """Return whether there is credit and something to send.
-
-        Events are sent, or notice that the subscription has caught up.
-        """
+        """Return whether there is credit, and events or a notice that the subscription has caught up to send."""
         return self._credit > 0 and (self.position < head or self._catching_up)
 
-    def fell_behind(self) -> None:
+    def fall_behind(self) -> None:
         """Mark the subscription as catching up from the journal."""
         self._catching_up = True
 
-    def consumed(self, position: int) -> None:
+    def consume(self, position: int) -> None:
         """Restore the credit of all deliveries up to a position."""
         while self._unconsumed and self._unconsumed[0][0] <= position:
             self._credit += self._unconsumed.popleft()[1]
@@ -137,19 +125,19 @@ class Fanout:
         self._cursors: dict[tuple[bytes, int], SubscriptionCursor] = {}
         self._numbers: dict[bytes, set[int]] = {}
 
-    def add(self, peer: bytes, wanted: Subscribe, position: int) -> None:
+    def add(self, peer: bytes, request: Subscribe, position: int) -> None:
         """Open a subscription that begins after ``position``."""
-        self._cursors[peer, wanted.id] = SubscriptionCursor(wanted, position)
-        self._numbers.setdefault(peer, set()).add(wanted.id)
+        self._cursors[peer, request.id] = SubscriptionCursor(request, position)
+        self._numbers.setdefault(peer, set()).add(request.id)
 
     def count(self, peer: bytes) -> int:
         """Return the number of a peer's subscriptions."""
         return len(self._numbers.get(peer, ()))
 
-    def consumed(self, peer: bytes, number: int, position: int) -> None:
+    def consume(self, peer: bytes, number: int, position: int) -> None:
         """Restore a subscription's credit; a closed subscription is ignored."""
         if cursor := self._cursors.get((peer, number)):
-            cursor.consumed(position)
+            cursor.consume(position)
 
     def remove(self, peer: bytes, number: int | None = None) -> None:
         """Close one subscription of a peer, or all; closed ones are ignored."""
@@ -192,11 +180,8 @@ class Fanout:
         return any(cursor.is_due(self._recent.head) for cursor in self._cursors.values())
 
     def _catch_up(self, key: tuple[bytes, int], cursor: SubscriptionCursor, head: int) -> list[bytes] | None:
-        """Serve a subscription from the journal.
-
-        An unreadable record ends only this subscription.
-        """
-        cursor.fell_behind()
+        """Serve a subscription from the journal. An unreadable record ends only this subscription."""
+        cursor.fall_behind()
         try:
             chunk = self._journal.read(
                 cursor.position, limit=READ_RECORDS, max_bytes=self._limits.delivery_bytes, types=cursor.types

@@ -43,10 +43,7 @@ _table = TypeAdapter(tuple[Present, ...])
 
 
 class RateLimiter:
-    """Token bucket for each producer, shared by its connections.
-
-    ``rate`` is in events per second; a full bucket holds two seconds' tokens.
-    """
+    """Token bucket for each producer, shared by its connections: ``rate`` events a second, filled in two seconds."""
 
     def __init__(self, rate: float) -> None:
         self._rate, self._capacity = rate, BURST_S * rate
@@ -56,10 +53,7 @@ class RateLimiter:
         return len(self._buckets)
 
     def take(self, producer: str, count: int, now: float) -> float:
-        """Take tokens and return 0, or return the seconds to wait.
-
-        One call may overdraw the bucket.
-        """
+        """Take tokens and return 0, or return the seconds to wait. One call may overdraw the bucket."""
         tokens = self._tokens(producer, now)
         if tokens <= 0:
             return -tokens / self._rate + 0.001
@@ -68,7 +62,7 @@ class RateLimiter:
 
     def drop_full(self, now: float) -> None:
         """Drop full buckets, because a new bucket starts full."""
-        for producer in [one for one in self._buckets if self._tokens(one, now) >= self._capacity]:
+        for producer in [name for name in self._buckets if self._tokens(name, now) >= self._capacity]:
             del self._buckets[producer]
 
     def _tokens(self, producer: str, now: float) -> float:
@@ -157,25 +151,19 @@ class Hub:
                 self._greet(peer, 0, "The broker does not know this connection.")
             else:
                 session.heard = now
-                self._receive_known(peer, session, parts, now, now_us)
+                self._receive_in_session(peer, session, parts, now, now_us)
         except (ProtocolError, ValidationError, struct_error, IndexError) as error:
             self._out.append((peer, [wire.ERROR, f"The broker does not understand this message: {error}".encode()]))
 
-    def cut_off(self) -> None:
-        """Drop the connections whose keys are no longer valid.
-
-        Dropped connections get no further events.
-        """
+    def drop_revoked(self) -> None:
+        """Drop the connections whose keys are no longer valid. Dropped connections get no further events."""
         assert self._access is not None
         for peer, session in list(self._sessions.items()):
             if session.key is None or self._access.key(session.key.public) != session.key:
                 self._deny(peer, session.key, "revoked", f"The key of {session.producer} is not authorized any more.")
 
     def presence_facts(self, now: float) -> list[Payload]:
-        """Return the facts about daemons that the broker has to publish next.
-
-        Call it after ``settle``, because a roll call has to include all that the journal says before it.
-        """
+        """Return the broker's next facts about daemons; call ``settle`` first, so that a roll call includes all."""
         self._now = now
         return self._presence.due(now, self._sequencer.head)
 
@@ -201,10 +189,7 @@ class Hub:
                 self._presence.fold((event.data for event in events), self._now)
 
     def messages(self) -> Iterator[Message]:
-        """Iterate over the messages that are due.
-
-        Answers and acknowledgements come first, then one round of deliveries.
-        """
+        """Iterate over the messages that are due: answers and acknowledgements, then one round of deliveries."""
         out, self._out = self._out, []
         yield from out
         yield from self._fanout.deliver()
@@ -227,15 +212,12 @@ class Hub:
                     self._sequencer.retire(*key)
 
     def probe(self, now: float) -> list[Message]:
-        """Return a BEAT for each silent connection.
-
-        Sending a BEAT shows if the client is gone.
-        """
+        """Return a BEAT for each silent connection. Sending a BEAT shows if the client is gone."""
         self._rates.drop_full(now)
         silent = [peer for peer, session in self._sessions.items() if now - session.heard > SILENCE_S]
         return [(peer, [wire.BEAT]) for peer in silent]
 
-    def _receive_known(self, peer: bytes, session: Session, parts: list[bytes], now: float, now_us: int) -> None:
+    def _receive_in_session(self, peer: bytes, session: Session, parts: list[bytes], now: float, now_us: int) -> None:
         """Handle a message from a connection that has sent a hello."""
         match parts[0][:1]:
             case wire.FRAME:
@@ -244,7 +226,7 @@ class Hub:
                 self._subscribe(peer, wire.Subscribe.model_validate_json(parts[1]))
             case wire.CREDIT:
                 _, number, position = wire.CREDIT_FORM.unpack(parts[0])
-                self._fanout.consumed(peer, number, position)
+                self._fanout.consume(peer, number, position)
             case wire.UNSUBSCRIBE:
                 self._fanout.remove(peer, wire.ID_FORM.unpack(parts[0])[1])
             case wire.ASK:
@@ -280,7 +262,7 @@ class Hub:
                 self._access.check_producer(key, hello.producer)
             except KeyRefused as error:
                 return self._deny(peer, key, "producer", str(error))
-            if peer not in self._sessions and self._keyed(key) >= self._limits.max_sessions_per_key:
+            if peer not in self._sessions and self._session_count(key) >= self._limits.max_sessions_per_key:
                 why = f"The key of {key.name} has {self._limits.max_sessions_per_key} connections already."
                 self._access.refusals.add(key, "connections", hello.producer, why)
                 return self._greet(peer, self._limits.retry_ms, why)
@@ -292,8 +274,8 @@ class Hub:
         if hello.known and (why := self._contradiction(*hello.known)):
             self._out.append((peer, [wire.FOREIGN, why.encode()]))
             return None
-        if holder := self._other_holder(hello, now):
-            why = f"{hello.producer} is another process's name: {holder.hello.place} has it since {_time(holder)}."
+        if rival := self._rival_session(hello, now):
+            why = f"{hello.producer} is another process's name: {rival.hello.place} has it since {_time(rival)}."
             return self._greet(peer, NAME_RETRY_MS, why)
         self.forget(peer)
         self._sessions[peer] = Session(hello, now_us, now, key)
@@ -307,10 +289,7 @@ class Hub:
         return None
 
     def _contradiction(self, position: int, checksum: int) -> str:
-        """Return why the journal contradicts a client's known record.
-
-        The result is empty if it does not. A record that was deleted or cannot be read contradicts nothing.
-        """
+        """Return why the journal contradicts a client's latest record; empty if it has or cannot read the record."""
         if position > self._journal.head:
             return f"The journal ends at {self._journal.head}; this program has followed one up to {position}."
         record = None
@@ -321,7 +300,7 @@ class Hub:
             return f"The journal's record at {position} is another than the one that this program has read there."
         return ""
 
-    def _other_holder(self, hello: wire.Hello, now: float) -> Session | None:
+    def _rival_session(self, hello: wire.Hello, now: float) -> Session | None:
         """Return another process's session that holds a sole producer's name.
 
         A silent session is ended instead. A live one is sent a BEAT: if its process is gone, sending fails, and the
@@ -337,7 +316,7 @@ class Hub:
         self._out.append((peer, [wire.BEAT]))
         return session
 
-    def _keyed(self, key: Key) -> int:
+    def _session_count(self, key: Key) -> int:
         """Return the number of a key's sessions."""
         return sum(session.key == key for session in self._sessions.values())
 
@@ -371,10 +350,7 @@ class Hub:
             self._acks.setdefault((peer, frame.epoch), []).extend(runs)
 
     def _check_key(self, frame: Frame, session: Session) -> None:
-        """Refuse a frame that its key may not publish.
-
-        Counts the refusal. Raises ``KeyRefused``.
-        """
+        """Refuse a frame that its key may not publish. Counts the refusal. Raises ``KeyRefused``."""
         if self._access is not None and session.key is not None:
             try:
                 self._access.check_types(session.key, frame)
@@ -384,18 +360,18 @@ class Hub:
                 self._access.refusals.add(session.key, "rights", session.producer, str(error))
                 raise
 
-    def _subscribe(self, peer: bytes, wanted: wire.Subscribe) -> None:
+    def _subscribe(self, peer: bytes, request: wire.Subscribe) -> None:
         head = self._sequencer.head
-        position = head if wanted.after is None else wanted.after
+        position = head if request.after is None else request.after
         if position > head:
             why = f"The cursor {position} lies beyond the journal's end {head}: is this the right journal?"
         elif self._fanout.count(peer) >= self._limits.max_subscriptions:
             why = f"This connection has {self._limits.max_subscriptions} subscriptions already."
         else:
-            self._fanout.add(peer, wanted, position)
-            self._out.append((peer, [wire.OPENED_FORM.pack(wire.OPENED, wanted.id, position)]))
+            self._fanout.add(peer, request, position)
+            self._out.append((peer, [wire.OPENED_FORM.pack(wire.OPENED, request.id, position)]))
             return
-        self._out.append((peer, [wire.ID_FORM.pack(wire.CLOSED, wanted.id), why.encode()]))
+        self._out.append((peer, [wire.ID_FORM.pack(wire.CLOSED, request.id), why.encode()]))
 
     def _ask(self, peer: bytes, session: Session, parts: list[bytes]) -> None:
         """Handle a request; it is answered after the next transaction."""
@@ -417,8 +393,8 @@ class Hub:
             case wire.PRESENT:
                 body = _table.dump_json(self._presence.table(self._now))
             case wire.SNAPSHOT:
-                wanted = wire.AskSnapshot.model_validate_json(parts[2])
-                body = wire.pack_snapshot(self._journal.snapshot(wanted.upto), wanted.kinds)
+                request = wire.AskSnapshot.model_validate_json(parts[2])
+                body = wire.pack_snapshot(self._journal.snapshot(request.upto), request.kinds)
             case other:
                 raise ProtocolError(f"There is no method {other!r}.")
         self._answers.append((peer, [wire.TOKEN_FORM.pack(wire.ANSWER, token), problem.encode(), body]))

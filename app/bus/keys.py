@@ -35,10 +35,7 @@ class UnknownKey(FlyballError):
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A CURVE key pair in hexadecimal.
-
-    Each key has 32 bytes, written as 64 hexadecimal digits, because Z85 needs quoting in a shell.
-    """
+    """A CURVE key pair, each of 32 bytes as 64 hexadecimal digits, because Z85 needs quoting in a shell."""
 
     public: str
     secret: str
@@ -49,10 +46,7 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An admitted key: its name, its role, and when it ends.
-
-    ``name`` is the node or person that has the key. ``until`` is None if the key does not end.
-    """
+    """An admitted key: the node or person ``name`` that has it, its role, and when it ends (None: never)."""
 
     name: str
     role: Role
@@ -84,10 +78,7 @@ def check_public(text: str) -> str:
 
 
 def check_name(name: str) -> str:
-    """Return a valid name of a key.
-
-    Raises ``BadKey`` unless a node could have this name.
-    """
+    """Return a valid name of a key. Raises ``BadKey`` unless a node could have this name."""
     if not NAME.fullmatch(name):
         raise BadKey(
             f"{name!r} cannot name a key.", hint="Use up to 63 letters, digits, dots, hyphens and underscores."
@@ -96,10 +87,7 @@ def check_name(name: str) -> str:
 
 
 def write_secret(path: Path, pair: KeyPair) -> None:
-    """Write a secret key to a new file.
-
-    Only its owner may read the file. Raises ``BadKey`` if the file exists.
-    """
+    """Write a secret key to a new file. Only its owner may read the file. Raises ``BadKey`` if the file exists."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
@@ -129,10 +117,10 @@ def read_private(path: Path) -> str:
         UnusableFile: the file cannot be read.
     """
     with reading(path), path.open("rb") as file:
-        found, text = os.fstat(file.fileno()), file.read(MOST_SECRET_BYTES)
-    if found.st_mode & 0o077:
-        raise BadKey(f"{path} can be read by others (mode {found.st_mode & 0o777:o}).", hint=f"Run: chmod 600 {path}")
-    if found.st_uid not in (os.getuid(), 0):
+        status, text = os.fstat(file.fileno()), file.read(MOST_SECRET_BYTES)
+    if status.st_mode & 0o077:
+        raise BadKey(f"{path} can be read by others (mode {status.st_mode & 0o777:o}).", hint=f"Run: chmod 600 {path}")
+    if status.st_uid not in (os.getuid(), 0):
         raise BadKey(f"{path} belongs to another user.", hint=f"Run: chown $USER {path}")
     return text.decode("ascii", errors="replace").strip()
 
@@ -153,10 +141,7 @@ def read_secret(path: Path) -> KeyPair:
 
 @dataclass(frozen=True)
 class KeyList:
-    """The keys that a broker admits.
-
-    A name may have several keys, as long as they have one role.
-    """
+    """The keys that a broker admits. A name may have several keys, as long as they have one role."""
 
     keys: tuple[Key, ...] = ()
 
@@ -169,7 +154,7 @@ class KeyList:
             if not line.strip() or line.startswith("#"):
                 continue
             try:
-                key = _parsed(line)
+                key = _parse_line(line)
             except BadKey as error:
                 raise _bad_line(number, error.message) from error
             if key.public in keys:
@@ -181,17 +166,14 @@ class KeyList:
 
     @classmethod
     def read(cls, path: Path) -> "KeyList":
-        """Read a list that only its owner may change.
-
-        A missing file is an empty list. Raises ``BadKey`` or ``UnusableFile``.
-        """
+        """Read a list that only its owner may change; empty if missing. Raises ``BadKey`` or ``UnusableFile``."""
         with reading(path):
             try:
                 with path.open("rb") as file:
-                    found, data = os.fstat(file.fileno()), file.read(MAX_LIST_BYTES + 1)
+                    status, data = os.fstat(file.fileno()), file.read(MAX_LIST_BYTES + 1)
             except FileNotFoundError:
                 return cls()
-        if found.st_mode & 0o022:
+        if status.st_mode & 0o022:
             raise BadKey(f"{path} can be changed by others.", hint=f"Run: chmod go-w {path}")
         if len(data) > MAX_LIST_BYTES:
             raise BadKey(f"{path} has more than {MAX_LIST_BYTES} bytes.", hint="Is it the right file?")
@@ -201,10 +183,7 @@ class KeyList:
             raise BadKey(f"{path} is not a text in UTF-8.", hint="Is it the right file?") from error
 
     def write(self, path: Path) -> None:
-        """Replace a list's file atomically.
-
-        A broker never reads half of a list.
-        """
+        """Replace a list's file atomically. A broker never reads half of a list."""
         scratch = path.with_name(f"{path.name}.{os.getpid()}")
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -217,34 +196,25 @@ class KeyList:
 
     def of(self, name: str) -> tuple[Key, ...]:
         """Return a name's keys. Raises ``UnknownKey``."""
-        found = tuple(key for key in self.keys if key.name == name)
-        if not found:
+        keys = tuple(key for key in self.keys if key.name == name)
+        if not keys:
             names = ", ".join(sorted({key.name for key in self.keys})) or "no keys"
             raise UnknownKey(f"No key of {name!r} is authorized.", hint=f"There are: {names}.")
-        return found
+        return keys
 
     def authorize(self, key: Key) -> "KeyList":
-        """Return the list with another key.
-
-        Raises ``BadKey`` for a known key, or for a second role of a name.
-        """
-        return KeyList.parse("\n".join(one.line() for one in (*self.keys, key)))
+        """Return the list with another key. Raises ``BadKey`` for a known key, or for a second role of a name."""
+        return KeyList.parse("\n".join(listed.line() for listed in (*self.keys, key)))
 
     def revoke(self, name: str, public: str | None = None) -> "KeyList":
-        """Return the list without a name's keys, or without ``public`` alone.
-
-        Raises ``UnknownKey``.
-        """
-        gone = {key for key in self.of(name) if public in (None, key.public)}
-        if not gone:
+        """Return the list without a name's keys, or without ``public`` alone. Raises ``UnknownKey``."""
+        revoked = {key for key in self.of(name) if public in (None, key.public)}
+        if not revoked:
             raise UnknownKey(f"{name!r} has no key {public}.", hint="See: flyball keys list")
-        return KeyList(tuple(key for key in self.keys if key not in gone))
+        return KeyList(tuple(key for key in self.keys if key not in revoked))
 
     def rotate(self, name: str, public: str, until: datetime | None) -> "KeyList":
-        """Return the list with a new key of a name.
-
-        The name's other keys end at ``until`` at the latest. If ``until`` is None, they keep their ends.
-        """
+        """Return the list with a new key of a name, whose other keys end at ``until`` at the latest, if given."""
         role = self.of(name)[0].role
         ends = [replace(key, until=_earlier(key.until, until)) if key.name == name else key for key in self.keys]
         return KeyList(tuple(ends)).authorize(Key(name, role, public))
@@ -255,15 +225,14 @@ def _bad_line(number: int, why: str) -> BadKey:
     return BadKey(what, hint="A line is NAME ROLE PUBLIC_KEY, and a time when it ends.")
 
 
-def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:
-    return min(one, other) if one and other else one or other
+def _earlier(first: datetime | None, second: datetime | None) -> datetime | None:
+    return min(first, second) if first and second else first or second
 
 
-def _parsed(line: str) -> Key:
+def _parse_line(line: str) -> Key:
     match line.split():
         case [name, role, public, *rest] if len(rest) <= 1:
-            known = _role(role)
-            return Key(check_name(name), known, check_public(public), _until(rest))
+            return Key(check_name(name), _role(role), check_public(public), _until(rest))
     raise BadKey("it has not three or four words.")
 
 

@@ -17,10 +17,7 @@ READ_RECORDS = 64
 
 
 class _Shared(NamedTuple):
-    """State that all connections share.
-
-    Subscriptions are in the order in which they began.
-    """
+    """State that all connections share. Subscriptions are in the order in which they began."""
 
     publisher: JournalPublisher
     subscribed: "dict[MemorySubscription, None]"
@@ -117,10 +114,7 @@ class MemoryBus:
 
 
 class MemorySubscription(Subscription):
-    """Batches in the order of the journal. See ``Subscription``.
-
-    The subscription is established from the start.
-    """
+    """Batches in the order of the journal. See ``Subscription``. The subscription is established from the start."""
 
     def __init__(
         self,

@@ -23,29 +23,23 @@ class Ticket:
 
 @dataclass(slots=True)
 class Packed:
-    """An unacknowledged frame.
-
-    A waiter is (ticket, offset in the ticket's events, offset in this frame, number of events).
-    """
+    """An unacknowledged frame; a waiter is (ticket, offset in its events, offset in this frame, number of events)."""
 
     epoch: int
     base: int
     count: int
     raw: bytes
     waiters: list[tuple[Ticket, int, int, int]] = field(default_factory=list)
-    kept: bool = False
+    stored: bool = False
     positions: list[int] = field(default_factory=list)
 
 
 class Outgoing:
-    """One producer's unacknowledged frames in order: frames in flight, then waiting ones.
+    """One producer's unacknowledged frames: those from the outbox (``stored``) first, in flight before waiting ones."""
 
-    Frames from the outbox (``kept``) are sent first.
-    """
-
-    def __init__(self, producer: str, epoch: int, kept: Iterable[bytes]) -> None:
+    def __init__(self, producer: str, epoch: int, stored: Iterable[bytes]) -> None:
         self._producer, self._epoch = producer, epoch
-        self._frames = deque(map(_restored, kept))
+        self._frames = deque(map(_restore, stored))
         self._in_flight = 0
         self._next = 0
         self._builder = FrameBuilder(producer)
@@ -59,17 +53,14 @@ class Outgoing:
         ticket, offset = Ticket(token, [0] * len(drafts), len(drafts)), 0
         while offset < len(drafts):
             start = len(self._builder)
-            if taken := self._builder.take(drafts[offset:] if offset else drafts, FRAME_BYTES):
-                self._waiters.append((ticket, offset, start, taken))
-                offset += taken
+            if count := self._builder.take(drafts[offset:] if offset else drafts, FRAME_BYTES):
+                self._waiters.append((ticket, offset, start, count))
+                offset += count
             else:
                 self._pack()
 
     def due(self) -> Iterator[bytes]:
-        """Iterate over the frames that may be sent now.
-
-        A yielded frame is in flight.
-        """
+        """Iterate over the frames that may be sent now. A yielded frame is in flight."""
         while self._in_flight < FRAMES_IN_FLIGHT:
             if self._in_flight == len(self._frames):
                 if not len(self._builder):
@@ -108,11 +99,11 @@ class Outgoing:
         index = self._find(epoch, base)
         return [] if index is None else [self._remove(index)]
 
-    def unkept(self) -> list[Packed]:
+    def unstored(self) -> list[Packed]:
         """Return the frames that are not in the outbox."""
         if len(self._builder):
             self._pack()
-        return [frame for frame in self._frames if not frame.kept]
+        return [frame for frame in self._frames if not frame.stored]
 
     def _pack(self) -> None:
         size = len(self._builder)
@@ -134,6 +125,6 @@ class Outgoing:
         return frame
 
 
-def _restored(raw: bytes) -> Packed:
+def _restore(raw: bytes) -> Packed:
     frame = Frame.parse(raw)
-    return Packed(frame.epoch, frame.base, frame.count, raw, kept=True)
+    return Packed(frame.epoch, frame.base, frame.count, raw, stored=True)

@@ -41,10 +41,7 @@ class BusError(FlyballError):
 
 
 class OtherHistory(BusError):
-    """The journal does not hold a record that this program knows of.
-
-    It was restored from an older copy, or exchanged.
-    """
+    """A restored or exchanged journal, which does not hold a record that this program has read."""
 
 
 class BrokerUnavailable(BusError):
@@ -87,10 +84,7 @@ class BusClosed(BusError):
 
 
 class BrokerLimits(Settings):
-    """Limits of one broker.
-
-    Only the client that exceeds a limit is refused or slowed down.
-    """
+    """Limits of one broker. Only the client that exceeds a limit is refused or slowed down."""
 
     max_message_bytes: int = Field(default=4 << 20, ge=1 << 16, description="a larger message breaks its connection")
     max_sessions: int = Field(default=8192, ge=1, description="connections after their hello")
@@ -119,7 +113,7 @@ class Batch:
     """Events delivered together.
 
     Attributes:
-        events: events of the wanted types, in order. Empty when the subscription has caught up, or when its cursor
+        events: events of the subscribed types, in order. Empty when the subscription has caught up, or when its cursor
             skips events of other types.
         position: the cursor after this batch.
         head: position of the journal's last event at sending; ``position >= head`` means caught up.
@@ -171,10 +165,7 @@ class Subscription(Protocol):
         return self
 
     async def __anext__(self) -> Batch:
-        """Wait for the next batch.
-
-        Each event is delivered exactly once and in order.
-        """
+        """Wait for the next batch. Each event is delivered exactly once and in order."""
         ...
 
     async def __aenter__(self) -> Self:
@@ -214,7 +205,7 @@ class Bus(Protocol):
         """Subscribe to events.
 
         Args:
-            types: payload classes wanted; None for all.
+            types: payload classes to deliver; None for all.
             after: begin after this position; None for the head.
         """
         ...
@@ -251,7 +242,7 @@ class Bus(Protocol):
 
         Args:
             upto: the position.
-            kinds: names of the reducers whose rows are wanted.
+            kinds: names of the reducers whose rows to return.
 
         Raises:
             BrokerUnavailable: not answered in time.

@@ -43,10 +43,7 @@ LOOK_S = 0.5
 """Seconds between two searches for silent daemons."""
 
 RECALLED_EVENTS = 2 * ROLL_CALL_EVENTS
-"""Most events searched for a ROLL_CALL.
-
-Older journals have none; there the heartbeats of all living daemons are among these events.
-"""
+"""Most events searched for a ROLL_CALL; older journals have none, but heartbeats of all living daemons among these."""
 
 
 @dataclass(slots=True)
@@ -80,10 +77,7 @@ class PresenceTable:
         self._looked, self._called, self._called_at = float("-inf"), float("-inf"), 0
 
     def recall(self, journal: JournalReader, now: float, *, give_up: Callable[[], bool] = lambda: False) -> None:
-        """Fold a journal since its last ROLL_CALL.
-
-        Every daemon counts as heard now.
-        """
+        """Fold a journal since its last ROLL_CALL. Every daemon counts as heard now."""
         facts = history(journal, after=_last_call(journal), types=READS, on_dead=lambda _: None)
         self.fold((event.data for event in takewhile(lambda _: not give_up(), facts)), now)
 
@@ -101,9 +95,9 @@ class PresenceTable:
                     if entry := self._entries.get(_name(fact)):
                         entry.lost = isinstance(fact, NodeLost)
                 case RollCall(daemons=daemons):
-                    for one in daemons:
-                        if (name := _name(one)) not in self._entries:
-                            self._enter(name, Entry(now, one.position, one.lost))
+                    for daemon in daemons:
+                        if (name := _name(daemon)) not in self._entries:
+                            self._enter(name, Entry(now, daemon.position, daemon.lost))
 
     def hear(self, producer: str, sign: Sign, now: float) -> None:
         """Note a sign of life. Producers without DAEMON_STARTED are ignored.
@@ -122,10 +116,7 @@ class PresenceTable:
             entry.position = sign.position
 
     def due(self, now: float, head: int) -> list[Payload]:
-        """Return the facts to publish: returns, losses, and a roll call.
-
-        All events up to ``head`` must have been folded, and the facts must be the next ones in the journal.
-        """
+        """Return the facts to publish right after ``head``, the last folded event: returns, losses, a roll call."""
         facts: list[Payload] = [*self._returned]
         self._returned.clear()
         if now - self._looked >= LOOK_S:
@@ -136,7 +127,7 @@ class PresenceTable:
                     facts.append(NodeLost(**_parts(name), silent_seconds=round(silent, 3)))
         if now - self._called >= ROLL_CALL_S or head - self._called_at >= ROLL_CALL_EVENTS:
             self._called, self._called_at = now, head
-            facts.append(RollCall(daemons=tuple(_roll_entry(*one) for one in sorted(self._entries.items()))))
+            facts.append(RollCall(daemons=tuple(_roll_entry(*item) for item in sorted(self._entries.items()))))
         return facts
 
     def table(self, now: float) -> tuple[Present, ...]:
@@ -154,7 +145,7 @@ class PresenceTable:
             entry.sign = before.sign
         self._entries[name] = entry
         if len(self._entries) > MOST_DAEMONS:
-            del self._entries[min(self._entries, key=lambda one: self._entries[one].heard)]
+            del self._entries[min(self._entries, key=lambda daemon: self._entries[daemon].heard)]
 
 
 def _last_call(journal: JournalReader) -> int:

@@ -10,7 +10,7 @@ from app.bus.ports import check_rights
 from app.core import Clock, FlyballError, is_broker
 from app.events import Envelope
 from app.events.envelope import EPOCH
-from app.events.frames import Frame, Record, frame_of, seal, without
+from app.events.frames import Frame, Record, frame_of, seal, without_events
 from app.journal import Journal
 
 MICROSECOND = timedelta(microseconds=1)
@@ -23,10 +23,7 @@ def microseconds(time: datetime) -> int:
 
 
 class IdWindow:
-    """Positions of at least the last ``size`` events, by hashed id.
-
-    Frames are dropped whole.
-    """
+    """Positions of at least the last ``size`` events, by hashed id. Frames are dropped whole."""
 
     def __init__(self, size: int = WINDOW) -> None:
         self._size = size
@@ -55,10 +52,7 @@ class IdWindow:
 
 
 class Run(NamedTuple):
-    """A run of ``size`` events of an epoch, numbered from ``base``.
-
-    Their positions begin at ``first``; 0 if the positions are unknown.
-    """
+    """A run of ``size`` events of an epoch from number ``base`` on, at the positions from ``first`` on (0: unknown)."""
 
     base: int
     size: int
@@ -66,10 +60,7 @@ class Run(NamedTuple):
 
 
 class Gap(FlyballError):
-    """A frame that does not continue its epoch.
-
-    Earlier frames were lost.
-    """
+    """A frame that does not continue its epoch. Earlier frames were lost."""
 
     def __init__(self, expected: int) -> None:
         super().__init__("Frames were lost on the way.", hint=f"Resend from {expected}.")
@@ -126,10 +117,7 @@ class Sequencer:
         self.marks[key] = max(next_number, self.marks.get(key, 0))
 
     def retire(self, producer: str, epoch: int) -> None:
-        """Forget an unused epoch.
-
-        An epoch whose mark ``take`` has yet to return is kept. The journal keeps the mark.
-        """
+        """Forget an unused epoch, unless ``take`` has yet to return its mark. The journal keeps the mark."""
         if (producer, epoch) not in self._touched:
             self.marks.pop((producer, epoch), None)
 
@@ -148,14 +136,14 @@ class Sequencer:
     def _order(self, frame: Frame, now_us: int, source: str) -> list[Run]:
         if self._window.is_new(frame.ids):
             return [Run(frame.base, frame.count, self._seal(frame, now_us, source))]
-        seen: set[int] = set()
-        known: set[int] = set()
+        frame_ids: set[int] = set()
+        repeated: set[int] = set()
         for i, event in enumerate(frame.ids):
-            if event in seen or self._window.position(event):
-                known.add(i)
-            seen.add(event)
-        if len(known) < frame.count:
-            self._seal(Frame.parse(without(frame, known)), now_us, source)
+            if event in frame_ids or self._window.position(event):
+                repeated.add(i)
+            frame_ids.add(event)
+        if len(repeated) < frame.count:
+            self._seal(Frame.parse(without_events(frame, repeated)), now_us, source)
         return self._runs(frame)
 
     def _seal(self, frame: Frame, now_us: int, source: str) -> int:
@@ -167,10 +155,7 @@ class Sequencer:
         return first
 
     def _runs(self, frame: Frame) -> list[Run]:
-        """Look up the positions of a frame's events.
-
-        Events in a row share a ``Run`` if their positions are consecutive, or all unknown.
-        """
+        """Return a frame's runs: events whose positions are consecutive, or all unknown."""
         runs: list[Run] = []
         for number, position in enumerate(map(self._window.position, frame.ids), frame.base):
             last = runs[-1] if runs else None

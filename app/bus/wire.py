@@ -92,10 +92,7 @@ class Hello(Message):
 
 
 class Subscribe(Message):
-    """A subscription to open; see ``Bus.subscribe``.
-
-    ``credit`` bounds the unconsumed bytes. ``held`` of these bytes were delivered under an earlier id, up to ``after``.
-    """
+    """A subscription to open, with ``credit`` bytes; ``held`` of them are unconsumed, delivered under an earlier id."""
 
     id: Annotated[int, Field(ge=0, lt=1 << 32)]
     types: frozenset[Name] | None
@@ -129,20 +126,14 @@ class Discard(Message):
 
 
 class AskSnapshot(Message):
-    """Return the latest snapshot at or before a position.
-
-    The answer has the rows of ``kinds`` only.
-    """
+    """Return the latest snapshot at or before a position. The answer has the rows of ``kinds`` only."""
 
     upto: Number
     kinds: frozenset[Name]
 
 
 def pack_snapshot(snapshot: Snapshot | None, kinds: Collection[str]) -> bytes:
-    """Return a snapshot's rows of some kinds as an answer's body.
-
-    The body is empty without a snapshot.
-    """
+    """Return a snapshot's rows of some kinds as an answer's body. The body is empty without a snapshot."""
     if snapshot is None:
         return b""
     rows = [(kind, name, value) for (kind, name), value in snapshot.rows.items() if kind in kinds]

@@ -47,7 +47,7 @@ class ZmqBus:
         keys: for a broker with keys; required for an address beyond this machine.
         sole: no other living process may have this name; this one waits while another has it.
         patient: wait while the broker does not admit the key, instead of failing with ``KeyRefused``.
-        known: see ``Client``; everything fails with ``OtherHistory`` if the broker's journal does not hold this record.
+        last_record: see ``Client``; everything fails with ``OtherHistory`` if the broker's journal does not hold it.
 
     Raises:
         InsecureEndpoint: the address is beyond this machine, and there are no keys.
@@ -64,16 +64,22 @@ class ZmqBus:
         keys: ClientKeys | None = None,
         sole: bool = False,
         patient: bool = False,
-        known: KnownRecord | None = None,
+        last_record: KnownRecord | None = None,
     ) -> None:
         check_endpoint(endpoint, secured=keys is not None)
         self.endpoint, self.producer, self.deadline_s = endpoint, producer, deadline_s
         self._outbox = outbox
         self._loop = asyncio.get_running_loop()
         nonce = int.from_bytes(os.urandom(8), "little") if epoch is None else epoch
-        place, kept = f"process {os.getpid()} on {gethostname()}", outbox.load() if outbox else ()
         self._client = Client(
-            producer, nonce, deadline_s=deadline_s, kept=kept, place=place, sole=sole, patient=patient, known=known
+            producer,
+            nonce,
+            deadline_s=deadline_s,
+            outbox_frames=outbox.load() if outbox else (),
+            process=f"process {os.getpid()} on {gethostname()}",
+            sole=sole,
+            patient=patient,
+            last_record=last_record,
         )
         self._postponed = ""  # why the broker refused the latest greeting; errors name it
         self._publishes: dict[int, asyncio.Future[tuple[int, ...]]] = {}
@@ -152,8 +158,8 @@ class ZmqBus:
 
     async def snapshot(self, upto: int, kinds: Collection[str]) -> Snapshot | None:
         """See ``Bus.snapshot``."""
-        wanted = wire.AskSnapshot(upto=upto, kinds=frozenset(kinds))
-        return wire.read_snapshot(await self._request(wire.SNAPSHOT, wanted))
+        request = wire.AskSnapshot(upto=upto, kinds=frozenset(kinds))
+        return wire.read_snapshot(await self._request(wire.SNAPSHOT, request))
 
     async def _request(self, method: bytes, arguments: wire.Message, body: bytes = b"") -> bytes:
         """Return the body of the answer to a request, repeated after interruptions."""
@@ -197,7 +203,7 @@ class ZmqBus:
         self._context.term()
         if self._alarm is not None:
             self._alarm.cancel()
-        self._keep()
+        self._store_frames()
         _fail(self._publishes, BusClosed("The bus was closed before the broker acknowledged."))
         _fail(self._requests, BusClosed("The bus was closed before the broker answered."))
 
@@ -212,7 +218,7 @@ class ZmqBus:
         while not self._socket.closed:
             self._watch_connection()
             if not self._client.is_connected:
-                self._keep()
+                self._store_frames()
             self._unsent += self._client.messages()
             sent, received = self._flush(), self._drain()
             self._act()
@@ -287,7 +293,7 @@ class ZmqBus:
                 case Overdue(token):
                     queued = token in self._publishes and self._outbox is not None
                     if queued:
-                        self._keep()
+                        self._store_frames()
                     self._finish(token, BrokerUnavailable(self.endpoint, self.deadline_s, queued=queued))
                 case Changed(state) if subscription := self._subscriptions.get(state):
                     subscription.notify()
@@ -309,18 +315,15 @@ class ZmqBus:
         else:
             future.set_result(result)
 
-    def _keep(self) -> None:
-        """Store unacknowledged frames in the outbox, if there is one.
-
-        If storing fails, all publishes fail.
-        """
-        if self._outbox is not None and (frames := self._client.unkept()):
+    def _store_frames(self) -> None:
+        """Store unacknowledged frames in the outbox, if there is one. If storing fails, all publishes fail."""
+        if self._outbox is not None and (frames := self._client.unstored()):
             try:
                 self._outbox.put(frames)
             except FlyballError as error:
                 _fail(self._publishes, error)
             else:
-                self._client.mark_kept()
+                self._client.mark_stored()
 
     def _set_alarm(self) -> None:
         due = self._client.next_deadline()

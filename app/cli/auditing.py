@@ -115,8 +115,8 @@ def audit_json(found: Audit, view: LeagueView, games: int) -> dict[str, Any]:
                 "champion": member.agent == view.league.champion,
                 "published": member.published.elo,
                 "published_stderr": member.published.stderr,
-                "found": member.found.elo,
-                "found_stderr": member.found.stderr,
+                "found": member.measured.elo,
+                "found_stderr": member.measured.stderr,
                 "error": member.error,
                 "covered": member.covered,
             }
@@ -132,7 +132,7 @@ def show_audit(key: str, found: Audit, view: LeagueView) -> None:
     for member in found.members[:WORST]:
         current = ", current" if member.agent == view.league.champion else ""
         error = f"{member.error:+.0f}{'' if member.covered else ', beyond 95%'}"
-        ratings = (f"{rating.elo:+.0f} ± {rating.stderr:.0f}" for rating in (member.published, member.found))
+        ratings = (f"{rating.elo:+.0f} ± {rating.stderr:.0f}" for rating in (member.published, member.measured))
         rows.append((short(member.agent) + current, str(steps[member.agent]), *ratings, error))
     share = f"{found.ordered / found.apart:.1%}" if found.apart else UNKNOWN
     show(

@@ -160,7 +160,7 @@ def _import_league(
 
     def joined(known: League) -> League:
         before.update(known.agents)
-        return known.joined(found)
+        return known.merged(found)
 
     with writing(registry):
         after = file.update(joined)

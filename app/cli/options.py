@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from app.api.runs import place_of
+from app.api.runs import locate_run
 from app.cli.group import PathName
 from app.events import CATALOGUE
 from app.telemetry import FIGURE_FORMATS
@@ -44,7 +44,7 @@ def placed(command: C) -> C:
     @wraps(command)
     def with_place(ctx: click.Context, /, *args: Any, **options: Any) -> Any:
         chosen = ctx.find_root().obj
-        return command(place_of(chosen["run_dir"], chosen["config_file"]), *args, **options)
+        return command(locate_run(chosen["run_dir"], chosen["config_file"]), *args, **options)
 
     return with_place  # type: ignore[return-value]  # click's decorators call it as they would the command
 

@@ -15,7 +15,7 @@ from app.cli.options import json_option, placed
 from app.cli.output import note, show, write_json
 from app.core import FlyballError, derive_id
 from app.events import Event, Payload, Scope, follow, originate
-from app.scenarios import SCENARIOS, Expected, Plan, Pointless, Seen, Watch
+from app.scenarios import SCENARIOS, Expected, ObservedStep, Plan, Pointless, Watch
 from app.status.summary import event_text, show_age, summarise
 from daemons.clock import SystemClock, boot_id
 
@@ -94,7 +94,7 @@ class Reporter:
         self._over, self._wrong = False, True
         self._write("injected", trouble, 0.0, follows=True)
 
-    def saw(self, seen: Seen) -> None:
+    def saw(self, seen: ObservedStep) -> None:
         """Report an expected step."""
         self._write(seen.stage, seen.event, seen.seconds, follows=seen.follows)
 

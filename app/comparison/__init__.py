@@ -1,4 +1,1 @@
-"""Comparisons of arms on real games (ADR-021).
-
-The real loop runs in one process, in virtual time.
-"""
+"""Comparisons of arms on real games (ADR-021). The real loop runs in one process, in virtual time."""

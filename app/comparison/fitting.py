@@ -32,7 +32,7 @@ from app.events import (
     TrainingRequested,
 )
 from app.journal import SqliteJournalReader, history
-from app.simulation import ALL, NONE, Interval, PlantSettings, Task, run_tasks
+from app.simulation import ALL, NONE, Interval, PlantSettings, SimulationTask, run_tasks
 from app.simulation.settings import CurveSettings, EpisodeSettings, JobTimes, TroubleSettings
 
 LESSONS = (0.01, 10_000.0)
@@ -53,10 +53,7 @@ class TooFewModels(FlyballError):
 
 
 class RatedModel(NamedTuple):
-    """A rated model.
-
-    ``experience`` is the experience behind it, in lessons of the plant.
-    """
+    """A rated model. ``experience`` is the experience behind it, in lessons of the plant."""
 
     experience: float
     elo: float
@@ -103,10 +100,10 @@ def observe(config: GameConfig, events: Iterable[Event[Any]], plant: PlantSettin
             case TrainingCompleted(metrics=None) as data:
                 experience[data.model] = 0.0
             case TrainingCompleted(metrics=metrics) as data if data.request_id in requested:
-                asked = requested.pop(data.request_id)
-                into.trainings.append((float(data.rows * asked.epochs), (metrics or {}).get("seconds", 0.0)))
-                pace = min(1.0, asked.learning_rate / learning.learning_rate) ** learning.learning_rate_exponent
-                passes = (asked.epochs / learning.epochs) ** learning.epochs_exponent
+                training = requested.pop(data.request_id)
+                into.trainings.append((float(data.rows * training.epochs), (metrics or {}).get("seconds", 0.0)))
+                pace = min(1.0, training.learning_rate / learning.learning_rate) ** learning.learning_rate_exponent
+                passes = (training.epochs / learning.epochs) ** learning.epochs_exponent
                 lessons = data.rows / learning.rows_per_lesson * pace * passes
                 experience[data.model] = experience.get(data.parent, 0.0) + lessons
             case EvaluationCompleted() as data:
@@ -124,25 +121,22 @@ def observe(config: GameConfig, events: Iterable[Event[Any]], plant: PlantSettin
                 into.distributions.append((event.recorded_us - current_us.pop(model)) / SECOND_US)
 
 
-def fitted_times(seen: Observed) -> JobTimes:
-    """Return the durations of a configuration's jobs.
-
-    They are medians; for trainings, a least-squares line over rows times epochs; for rated games, a mean.
-    """
-    work, seconds = np.array(seen.trainings).T
+def fit_times(observed: Observed) -> JobTimes:
+    """Return a configuration's job durations: medians, a line over rows x epochs (trainings), a mean (games)."""
+    work, seconds = np.array(observed.trainings).T
     fixed, slope = nnls(np.column_stack([np.ones_like(work), work]), seconds)[0]
     return JobTimes(
-        request=max(SHORTEST, float(np.median(seen.requests))),
-        inspection=max(SHORTEST, float(np.median(seen.inspections))),
+        request=max(SHORTEST, float(np.median(observed.requests))),
+        inspection=max(SHORTEST, float(np.median(observed.inspections))),
         training=max(SHORTEST, float(fixed)),
         trained_row=max(SHORTEST_ROW, float(slope)),
-        rated_game=seen.rating_seconds / seen.rated_games,
+        rated_game=observed.rating_seconds / observed.rated_games,
     )
 
 
-def fitted_curve(seen: Observed, before: CurveSettings, heuristic: float | None) -> CurveSettings:
+def fit_curve(observed: Observed, before: CurveSettings, heuristic: float | None) -> CurveSettings:
     """Return a curve, fitted to the rated models by least squares."""
-    experience, elo = np.array(seen.rated).T
+    experience, elo = np.array(observed.rated).T
 
     def share(lessons: float) -> Any:
         return -np.expm1(-experience / lessons)
@@ -159,9 +153,9 @@ def fitted_curve(seen: Observed, before: CurveSettings, heuristic: float | None)
         ceiling=max(1.0, ceiling(lessons)),
         lessons=lessons,
         jitter_elo=float(np.std(elo - ceiling(lessons) * share(lessons))),
-        rows_per_game=float(np.mean(seen.rows_per_game)),
-        draws=min(1.0, seen.drawn / seen.drawable) if seen.drawable else before.draws,
-        time=fitted_times(seen),
+        rows_per_game=float(np.mean(observed.rows_per_game)),
+        draws=min(1.0, observed.drawn / observed.drawable) if observed.drawable else before.draws,
+        time=fit_times(observed),
         **({} if heuristic is None else {"heuristic": heuristic}),
     )
 
@@ -180,35 +174,35 @@ def fit(
         TooFewModels: a configuration has fewer than three rated models in these runs.
     """
     configs = tasks[0].settings.configs
-    seen = {str(config.key): Observed() for config in configs}
+    observed = {str(config.key): Observed() for config in configs}
     for task in (task for task in tasks if task.arm == ALL):
         with closing(SqliteJournalReader(task.run_folder.journal)) as reader:
             events = list(history(reader))
         for config in configs:
             own = (event for event in events if event.subject == config.key)
-            observe(config, own, plant, seen[config.key])
-    if few := [key for key, one in seen.items() if len(one.rated) < FEWEST_RATED or not one.trainings]:
+            observe(config, own, plant, observed[config.key])
+    if few := [key for key, own in observed.items() if len(own.rated) < FEWEST_RATED or not own.trainings]:
         raise TooFewModels(
             f"{few[0]} has too few rated models for a fit.", hint="Give more --minutes or --seeds, and --arm all."
         )
-    every = list(seen.values())
-    distributions = [seconds for one in every for seconds in one.distributions]
-    scores = [score for one in every for score in one.scores]
+    every = list(observed.values())
+    distributions = [seconds for figures in every for seconds in figures.distributions]
+    scores = [score for figures in every for score in figures.scores]
     return plant.replace(
         time=plant.time.replace(scale=1.0, distribution=max(SHORTEST, float(np.median(distributions)))),
         cluster=plant.cluster.replace(node_speed_sd=0.0),
         quality=plant.quality.replace(healthy=float(np.mean(scores)), noise_sd=float(np.std(scores))),
         troubles=without_troubles(plant.troubles),
         regressions=plant.regressions.replace(planted_per_day=0.0),
-        configs={key: fitted_curve(one, plant.curve(key), strengths[key].get(HEURISTIC)) for key, one in seen.items()},
+        configs={key: fit_curve(own, plant.curve(key), strengths[key].get(HEURISTIC)) for key, own in observed.items()},
     )
 
 
 def without_troubles(troubles: TroubleSettings) -> TroubleSettings:
     """Return a plant's troubles with all their rates set to 0."""
-    fields = {name: getattr(troubles, name) for name in type(troubles).model_fields}
+    fields = [(name, getattr(troubles, name)) for name in type(troubles).model_fields]
     return troubles.replace(
-        **{name: one.replace(per_day=0.0) if isinstance(one, EpisodeSettings) else 0.0 for name, one in fields.items()}
+        **{key: value.replace(per_day=0.0) if isinstance(value, EpisodeSettings) else 0.0 for key, value in fields}
     )
 
 
@@ -232,35 +226,34 @@ def predict(
     over_none: Mapping[str, Interval | None],
     plant: PlantSettings,
 ) -> list[Prediction]:
-    """Simulate the runs of a study with a plant.
-
-    Returns the predictions beside the measured figures.
-    """
+    """Simulate the runs of a study with a plant. Returns the predictions beside the measured figures."""
     simulated = run_tasks(
         [
-            Task(settings=task.settings, plant=plant, arm=task.arm, seed=task.seed, seconds=task.seconds)
+            SimulationTask(settings=task.settings, plant=plant, arm=task.arm, seed=task.seed, seconds=task.seconds)
             for task in tasks
         ],
         jobs=1,
         on_result=lambda _: None,
     )
     configs = len(tasks[0].settings.configs)
-    gain = {(one.arm, one.seed): one.total_gain / configs for one in simulated}  # Elo, mean of the configurations
-    found = []
+    # Elo, mean of the configurations
+    gain = {(result.arm, result.seed): result.total_gain / configs for result in simulated}
+    predictions = []
     for arm in dict.fromkeys(task.arm for task in tasks):
         seeds = [task.seed for task in tasks if task.arm == arm and (NONE, task.seed) in gain]
         differences = [gain[arm, seed] - gain[NONE, seed] for seed in seeds]
-        measured = [sum(one.counts["trainings"] for one in run.configs.values()) for run in runs if run.arm == arm]
-        found.append(
+        own = [run for run in runs if run.arm == arm]
+        measured = [sum(figures.counts["trainings"] for figures in run.configs.values()) for run in own]
+        predictions.append(
             Prediction(
                 arm=arm,
                 trainings=interval(measured),
-                predicted_trainings=interval([one.trainings for one in simulated if one.arm == arm]),
+                predicted_trainings=interval([result.trainings for result in simulated if result.arm == arm]),
                 over_none=over_none[arm],
                 predicted_over_none=interval(differences) if differences and arm != NONE else None,
             )
         )
-    return found
+    return predictions
 
 
 def plant_text(plant: PlantSettings) -> str:

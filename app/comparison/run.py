@@ -37,7 +37,7 @@ from app.events import (
 )
 from app.journal import SqliteJournal, history
 from app.journal.memory import MemoryJournal, MemoryStateStore
-from app.scenarios import known_of
+from app.scenarios import views_of
 from app.simulation import arm_settings, arms_of, daemons_of_arm
 from app.store import FileStore
 from daemons.broker import BrokerVoice, begin
@@ -61,10 +61,7 @@ COUNTED = {
     "refused_shards": QualityDegraded,
     "quarantines": NodeQuarantined,
 }
-"""Types of events that are counted, by the figure's name.
-
-Events about no configuration count for the run.
-"""
+"""Types of events that are counted, by the figure's name. Events about no configuration count for the run."""
 
 
 class StudyTask(Settings):
@@ -76,7 +73,7 @@ class StudyTask(Settings):
         cores: of the processor that the run's jobs share.
         troubles: planted ones, see ``Planted.parse``.
         folder: of the study; the champions come into its store.
-        settings_folder: where the user's own commands run.
+        settings_folder: where user-defined commands run.
     """
 
     settings: RunSettings
@@ -141,27 +138,24 @@ Meter = Callable[[], float]
 
 
 def run_task(task: StudyTask, meter: Meter = processor_seconds) -> RunFigures:
-    """Do one run; keep its journal and champions; return its figures.
-
-    The run is deterministic for an equal ``meter``.
-    """
+    """Do one run; keep its journal and champions; return its figures, deterministic for an equal ``meter``."""
     folder = task.run_folder
     rmtree(folder.path, ignore_errors=True)  # of an interrupted study
     folder.path.mkdir(parents=True)
     journal = MemoryJournal()
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         used_seconds, overhead_seconds = runner.run(_play(task, journal, meter))
-    with closing(SqliteJournal(folder.journal)) as kept:
+    with closing(SqliteJournal(folder.journal)) as stored:
         after = 0
         while (chunk := journal.read(after)).position > after:
-            kept.append(chunk.records)
+            stored.append(chunk.records)
             after = chunk.position
     events = list(history(journal))
     configs = config_figures(task.settings, events)
     store, champions = FileStore(folder.store), FileStore(RunFolder(task.folder).store)
-    for one in configs.values():
-        if one.champion:
-            champions.put(store.get(one.champion))
+    for figures in configs.values():
+        if figures.champion:
+            champions.put(store.get(figures.champion))
     rmtree(folder.store)
     return RunFigures(
         arm=task.arm,
@@ -170,30 +164,30 @@ def run_task(task: StudyTask, meter: Meter = processor_seconds) -> RunFigures:
         events=journal.head,
         used={name: seconds / (task.seconds * task.cores) for name, seconds in used_seconds.items()},
         overhead=overhead_seconds / task.seconds,
-        counts=counted(event for event in events if not event.subject),
+        counts=count_events(event for event in events if not event.subject),
         unfolded=tuple(f"{dead.reporter} at {dead.position}: {dead.error}" for dead in journal.dead_letters()),
     )
 
 
-def counted(events: Iterable[Event[Any]]) -> dict[str, int]:
+def count_events(events: Iterable[Event[Any]]) -> dict[str, int]:
     """Count the events of each figure in ``COUNTED``."""
-    found = Counter(type(event.data) for event in events)
-    return {name: found[kind] for name, kind in COUNTED.items()}
+    counts = Counter(type(event.data) for event in events)
+    return {name: counts[kind] for name, kind in COUNTED.items()}
 
 
 def config_figures(settings: RunSettings, events: list[Event[Any]]) -> dict[str, ConfigFigures]:
     """Return the figures of each configuration."""
     figures = {}
-    for key, known in known_of(settings, events).items():
+    for key, view in views_of(settings, events).items():
         own = [event for event in events if event.subject == key]
         shards = [event.data.shard for event in own if isinstance(event.data, SelfplayComplete)]
-        champion = known.state.lineage.current
+        champion = view.state.lineage.current
         figures[key] = ConfigFigures(
             champion=champion.model if champion else None,
             step=champion.step if champion else 0,
             games=sum(shard.games for shard in shards),
             rows=sum(shard.rows for shard in shards),
-            counts=counted(own),
+            counts=count_events(own),
         )
     return figures
 
@@ -214,7 +208,7 @@ class _Run:
         self._settings = arm_settings(task.settings, arm, task.seed)
         parsed = [Planted.parse(text, task.settings) for text in task.troubles]
         self._planted = [(planted, planted.trouble.begins * task.seconds) for planted in parsed]
-        begin(journal, self._changed(), self._voice, self._clock)
+        begin(journal, self._settings_now(), self._voice, self._clock)
         self._bus = MemoryBus(journal, self._clock, producer=self._voice.source)
         self._processor = Processor(task.cores)
         self._engines: list[SharedEngine] = []
@@ -231,7 +225,7 @@ class _Run:
             for planted, begins in self._planted:
                 if planted.trouble.dies:
                     self._loop.call_later(begins, hosts[self._settings.selfplay_workers[-1]].cancel)
-            others = [group.create_task(one) for one in (self._tick(), self._report_lost(), self._change_settings())]
+            others = list(map(group.create_task, (self._tick(), self._report_lost(), self._change_settings())))
             await asyncio.sleep(self._task.seconds)
             stop.set()
             for task in others:
@@ -239,7 +233,7 @@ class _Run:
         jobs = sum(engine.job_seconds for engine in self._engines)
         return self._processor.used_seconds, self._meter() - began - jobs
 
-    def _changed(self) -> RunSettings:
+    def _settings_now(self) -> RunSettings:
         """Return the settings with all changes that have begun by now."""
         settings = self._settings
         for planted, begins in self._planted:
@@ -253,7 +247,7 @@ class _Run:
         for begins in sorted(changes - {0.0}):
             await asyncio.sleep(begins - self._loop.time())
             run_id = derive_id("run", self._task.seed, self._journal.head)
-            configured = RunConfigured(run_id=run_id, settings=self._changed().model_dump(mode="json"))
+            configured = RunConfigured(run_id=run_id, settings=self._settings_now().model_dump(mode="json"))
             self._bus.record(self._voice.write(self._clock.now(), configured))
 
     async def _tick(self) -> None:
@@ -270,10 +264,7 @@ class _Run:
                 self._bus.record(self._voice.write(self._clock.now(), *facts))
 
     def _hosts(self) -> Iterator[tuple[str, Host]]:
-        """Return the daemons that have reducers, by daemon@node.
-
-        The broker and daemons that only show something have none.
-        """
+        """Return the daemons that have reducers, not the broker and those that only show, by daemon@node."""
         for spec in self._daemons.values():
             if spec.reducers:
                 is_node = spec.name == WORKER_DAEMON

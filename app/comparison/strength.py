@@ -20,12 +20,12 @@ from app.play.gauntlet import GauntletSpec, plan_matches
 
 
 @dataclass(frozen=True, slots=True)
-class StudyPlace:
+class StudyResources:
     """Folders and processes of a study's runs and matches.
 
     Attributes:
         folder: of the study.
-        settings_folder: where the user's own commands run.
+        settings_folder: where user-defined commands run.
         workers: processes.
         say: receives lines of progress.
     """
@@ -42,10 +42,7 @@ class StudyPlace:
 
 
 def players_of(config: GameConfig, runs: Iterable[RunFigures]) -> list[str]:
-    """Return the players of a configuration's round robin.
-
-    Built-in bots come first, then all champions.
-    """
+    """Return the players of a configuration's round robin. Built-in bots come first, then all champions."""
     bots = dict.fromkeys(config.builtins)
     if HEURISTIC in describe(config).bots:
         bots[HEURISTIC] = None
@@ -54,10 +51,7 @@ def players_of(config: GameConfig, runs: Iterable[RunFigures]) -> list[str]:
 
 
 class MatchRecord:
-    """The results of a configuration's round robin, in a file.
-
-    Each pair is a line of JSON.
-    """
+    """The results of a configuration's round robin, in a file. Each pair is a line of JSON."""
 
     def __init__(self, folder: Path, config: GameConfig) -> None:
         self.path = folder / "matches" / f"{config.key}.jsonl"
@@ -75,29 +69,23 @@ class MatchRecord:
         self.pairs += pairs
 
     def missing(self, players: Sequence[str], games: int) -> dict[str, list[str]]:
-        """Return each player's opponents with fewer than ``games`` games together.
-
-        Each pair appears once.
-        """
+        """Return each player's opponents with fewer than ``games`` games together. Each pair appears once."""
         played = {frozenset((pair.first, pair.second)) for pair in self.pairs if pair.games >= games}
-        found = {
+        opponents = {
             hero: [other for other in players[number:] if frozenset((hero, other)) not in played]
             for number, hero in enumerate(players, 1)
         }
-        return {hero: others for hero, others in found.items() if others}
+        return {hero: others for hero, others in opponents.items() if others}
 
     def strengths(self, players: Sequence[str]) -> dict[str, float]:
-        """Return the players' ratings from one fit of their games.
-
-        In Elo over the random bot.
-        """
+        """Return the players' ratings, Elo over the random bot, from one fit of their games."""
         among = set(players)
-        found = rate([pair for pair in self.pairs if {pair.first, pair.second} <= among], players)
-        return dict(zip(found.agents, found.elo.tolist(), strict=True))
+        ratings = rate([pair for pair in self.pairs if {pair.first, pair.second} <= among], players)
+        return dict(zip(ratings.agents, ratings.elo.tolist(), strict=True))
 
 
 async def play_round_robin(
-    config: GameConfig, players: Sequence[str], games: int, record: MatchRecord, place: StudyPlace
+    config: GameConfig, players: Sequence[str], games: int, record: MatchRecord, resources: StudyResources
 ) -> None:
     """Play the missing pairs of a configuration's round robin.
 
@@ -106,11 +94,11 @@ async def play_round_robin(
         players: models of the study's store, and bots.
         games: of each pair; rounded up to whole rotations.
         record: the pairs that were played before.
-        place: where, and by how many processes.
+        resources: folders and processes.
     """
     from app.play.matches import EvaluationManager  # imported late, because commands must not import torch to start
 
-    engine, turns = LocalEngine(place.workers), asyncio.Semaphore(place.workers)
+    engine, turns = LocalEngine(resources.workers), asyncio.Semaphore(resources.workers)
     manager = EvaluationManager(engine, backend_of(config).match)
     pairs = len(players) * (len(players) - 1) // 2
 
@@ -118,20 +106,20 @@ async def play_round_robin(
         async with turns:  # so that each player's results are kept as early as possible
             opponents = plan_matches(others, games, config)
             spec = GauntletSpec(
-                store=str(place.store),
+                store=str(resources.store),
                 config=config,
                 model=hero,
                 opponents=opponents,
                 seed=derive_seed(0, "round robin", hero),
-                settings_folder=place.settings_folder,
+                settings_folder=resources.settings_folder,
             )
             played = await manager.evaluate(spec)
         if played.error:
-            place.say(f"{config.key}: {played.lost_games} games of {hero[:12]} could not be played: {played.error}")
+            resources.say(f"{config.key}: {played.lost_games} games of {hero[:12]} could not be played: {played.error}")
         names = {opponent.name: opponent.player for opponent in opponents}
         pairs_played = (pair_totals(hero, names[match.opponent], match) for match in played.results)
         record.add([pair for pair in pairs_played if pair])
-        place.say(
+        resources.say(
             f"{config.key}: {pairs - sum(map(len, record.missing(players, games).values()))} of {pairs} pairs played"
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from app.comparison.run import RunFigures, StudyTask, run_task
-from app.comparison.strength import MatchRecord, StudyPlace, play_round_robin, players_of
+from app.comparison.strength import MatchRecord, StudyResources, play_round_robin, players_of
 from app.config import GameConfig, RunSettings, Settings
 from app.core import BadUsage, FlyballError
 from app.engine import JsonObject, Report, run_coroutine, spread
@@ -35,23 +35,17 @@ class Study(Settings):
     cores: int
     troubles: tuple[str, ...]
 
-    def tasks(self, arms: Sequence[str], seeds: Iterable[int], place: StudyPlace) -> list[StudyTask]:
-        """Return the runs.
-
-        Runs of a seed follow each other, so that an interrupted study has whole seeds.
-        """
+    def tasks(self, arms: Sequence[str], seeds: Iterable[int], resources: StudyResources) -> list[StudyTask]:
+        """Return the runs. Runs of a seed follow each other, so that an interrupted study has whole seeds."""
         common = {name: getattr(self, name) for name in type(self).model_fields}
         return [
-            StudyTask(**common, arm=arm, seed=seed, folder=place.folder, settings_folder=place.settings_folder)
+            StudyTask(**common, arm=arm, seed=seed, folder=resources.folder, settings_folder=resources.settings_folder)
             for seed in seeds
             for arm in arms
         ]
 
     def claim(self, folder: Path) -> None:
-        """Begin a study in a folder, or continue it.
-
-        Raises ``BadUsage`` for the folder of another study.
-        """
+        """Begin a study in a folder, or continue it. Raises ``BadUsage`` for the folder of another study."""
         path = folder / "study.json"
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
@@ -75,10 +69,7 @@ def finished(task: StudyTask) -> RunFigures | None:
 
 
 def run_job(spec: JsonObject, _: Report) -> JsonObject:
-    """Do one run as an engine's job, and keep its figures.
-
-    See ``run_task``.
-    """
+    """Do one run as an engine's job, and keep its figures. See ``run_task``."""
     task = StudyTask.model_validate(spec)
     for config in task.settings.configs:
         _warm_up(config.model_dump_json(), task.settings_folder)
@@ -93,15 +84,12 @@ def run_job(spec: JsonObject, _: Report) -> JsonObject:
 
 @cache
 def _warm_up(config_json: str, settings_folder: str) -> None:
-    """Do each job of a configuration once.
-
-    Otherwise imports and compilers would count as the first run's time.
-    """
+    """Do each job of a configuration once. Otherwise imports and compilers would count as the first run's time."""
     config = GameConfig.model_validate_json(config_json)
     check_backend(config.backend, config, Path(settings_folder))
 
 
-def do_runs(tasks: Sequence[StudyTask], place: StudyPlace) -> list[RunFigures]:
+def do_runs(tasks: Sequence[StudyTask], resources: StudyResources) -> list[RunFigures]:
     """Do the runs that are not finished; return the figures of all."""
     missing = [task for task in tasks if finished(task) is None]
     if missing:
@@ -110,20 +98,23 @@ def do_runs(tasks: Sequence[StudyTask], place: StudyPlace) -> list[RunFigures]:
         def on_result(result: JsonObject) -> None:
             nonlocal done
             done += 1
-            place.say(f"{done}/{len(tasks)}: {_described(RunFigures.model_validate(result))}")
+            resources.say(f"{done}/{len(tasks)}: {_summary(RunFigures.model_validate(result))}")
 
         specs = [task.model_dump(mode="json") for task in missing]
-        run_coroutine(spread(f"{run_job.__module__}:{run_job.__name__}", specs, place.workers, on_result))
+        run_coroutine(spread(f"{run_job.__module__}:{run_job.__name__}", specs, resources.workers, on_result))
     return [figures for task in tasks if (figures := finished(task)) is not None]
 
 
-def _described(run: RunFigures) -> str:
+def _summary(run: RunFigures) -> str:
     counts = [figures.counts for figures in run.configs.values()]
     names = ("trainings", "promotions", "rejections", "rollbacks")
-    return f"seed {run.seed}, {run.arm}: " + ", ".join(f"{sum(one[name] for one in counts)} {name}" for name in names)
+    totals = [f"{sum(by_name[name] for by_name in counts)} {name}" for name in names]
+    return f"seed {run.seed}, {run.arm}: {', '.join(totals)}"
 
 
-def measure(study: Study, runs: Sequence[RunFigures], games: int, place: StudyPlace) -> dict[str, dict[str, float]]:
+def measure(
+    study: Study, runs: Sequence[RunFigures], games: int, resources: StudyResources
+) -> dict[str, dict[str, float]]:
     """Play the round robins' missing games, and return strengths.
 
     They are by configuration and player, in Elo over the random bot.
@@ -131,12 +122,12 @@ def measure(study: Study, runs: Sequence[RunFigures], games: int, place: StudyPl
     Raises:
         Unfinished: a run has no champion in some configuration.
     """
-    found = {}
+    strengths = {}
     for config in study.settings.configs:
         if without := next((run for run in runs if run.configs[config.key].champion is None), None):
             what = f"{without.arm} promoted no model of {config.key} with seed {without.seed}."
             raise Unfinished(what, hint="Give more --minutes.")
-        players, record = players_of(config, runs), MatchRecord(place.folder, config)
-        run_coroutine(play_round_robin(config, players, games, record, place))
-        found[str(config.key)] = record.strengths(players)
-    return found
+        players, record = players_of(config, runs), MatchRecord(resources.folder, config)
+        run_coroutine(play_round_robin(config, players, games, record, resources))
+        strengths[str(config.key)] = record.strengths(players)
+    return strengths

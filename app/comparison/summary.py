@@ -54,10 +54,7 @@ class ArmFigures(Settings):
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Return the mean of values of several seeds, with its interval.
-
-    The interval is Student's, at 95%. Its bounds need two seeds; they are None for one.
-    """
+    """Return the mean of values of several seeds with Student's 95% interval, unbounded (None) for one."""
     mean, free = float(np.mean(values)), len(values) - 1
     if not free:
         return Interval(mean=mean, lower=None, upper=None)
@@ -70,19 +67,19 @@ def summarise(runs: Sequence[RunFigures], strengths: Strengths) -> list[ArmFigur
     arms = dict.fromkeys(run.arm for run in runs)
     by_arm = {arm: {run.seed: run for run in runs if run.arm == arm} for arm in arms}
     elo = {  # by arm and seed, then by configuration
-        arm: {seed: _elo(run, strengths) for seed, run in found.items()} for arm, found in by_arm.items()
+        arm: {seed: _elo(run, strengths) for seed, run in by_seed.items()} for arm, by_seed in by_arm.items()
     }
     return [
         ArmFigures(
             arm=arm,
-            seeds=len(found),
+            seeds=len(by_seed),
             strength=_strength(arm, elo, list(strengths)),
             configs={key: _strength(arm, elo, [key]) for key in strengths},
-            means=_mean([_counts(run) for run in found.values()]),
-            used=_mean([run.used for run in found.values()]),
-            overhead=float(np.mean([run.overhead for run in found.values()])),
+            means=_mean([_counts(run) for run in by_seed.values()]),
+            used=_mean([run.used for run in by_seed.values()]),
+            overhead=float(np.mean([run.overhead for run in by_seed.values()])),
         )
-        for arm, found in by_arm.items()
+        for arm, by_seed in by_arm.items()
     ]
 
 
@@ -93,8 +90,8 @@ def _elo(run: RunFigures, strengths: Strengths) -> dict[str, float]:
 def _strength(arm: str, elo: Mapping[str, Mapping[int, Mapping[str, float]]], keys: Sequence[str]) -> Strength:
     """Return an arm's mean strength over configurations; differences are paired by seed."""
     mean = {
-        name: {seed: float(np.mean([one[key] for key in keys])) for seed, one in found.items()}
-        for name, found in elo.items()
+        name: {seed: float(np.mean([by_key[key] for key in keys])) for seed, by_key in by_seed.items()}
+        for name, by_seed in elo.items()
     }
 
     def over(other: str) -> Interval | None:
@@ -106,10 +103,10 @@ def _strength(arm: str, elo: Mapping[str, Mapping[int, Mapping[str, float]]], ke
 
 def _counts(run: RunFigures) -> dict[str, float]:
     """Return a run's figures, summed over configurations."""
-    found = Counter(run.counts)
-    for one in run.configs.values():
-        found.update({**one.counts, "games": one.games, "rows": one.rows})
-    return dict(found)
+    counts = Counter(run.counts)
+    for config in run.configs.values():
+        counts.update({**config.counts, "games": config.games, "rows": config.rows})
+    return dict(counts)
 
 
 def _mean(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:

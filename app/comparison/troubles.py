@@ -16,21 +16,15 @@ from typing import NamedTuple, Self
 from app.config import GameConfig, RunSettings
 from app.core import BadUsage, ShardKey
 from app.engine import Engine, JobFailed, JsonObject, Report
-from app.scenarios.bad_data import falsified
+from app.scenarios.bad_data import falsify
 from app.store import FileStore, get_shard, put_shard
 
 Play = Callable[[JsonObject], Awaitable[JsonObject]]
 Memory = dict[str, JsonObject]
-"""The first job or result of each configuration, by its key.
-
-Faults that repeat it need it.
-"""
+"""The first job or result of each configuration, by its key. Faults that repeat it need it."""
 
 Fault = Callable[[Play, Memory, JsonObject], Awaitable[JsonObject]]
-"""Function that does a worker's job wrongly.
-
-It receives the true job, the fault's memory, and the job's spec.
-"""
+"""Function that does a worker's job wrongly. It receives the true job, the fault's memory, and the job's spec."""
 
 WRONG = 30.0
 """Factor by which a learning rate is too high or too low."""
@@ -39,10 +33,7 @@ ALMOST_RANDOM = 10.0
 """Sampling temperature, the highest, at which a worker plays almost at random."""
 
 TIMID = 0.1
-"""Factor for a configuration that does not explore.
-
-It multiplies the sampling temperature and the weight of the entropy.
-"""
+"""Factor of the sampling temperature and the entropy's weight for a configuration that does not explore."""
 
 SLOWNESS = 5.0
 """Time that a slow worker takes, as a multiple of the usual."""
@@ -54,7 +45,7 @@ FAILURE_SECONDS = 1.0
 async def _false_outcomes(play: Play, _: Memory, spec: JsonObject) -> JsonObject:
     result = await play(spec)
     store, honest = FileStore(Path(spec["store"])), ShardKey(result["shard"])
-    false = put_shard(store, falsified(get_shard(store, honest)))
+    false = put_shard(store, falsify(get_shard(store, honest)))
     store.delete(honest)
     return {**result, "shard": false}
 
@@ -146,10 +137,7 @@ TROUBLES: Mapping[str, TroubleKind] = {
 
 
 class Planted(NamedTuple):
-    """A trouble of a comparison.
-
-    ``key`` is the only configuration whose settings it changes; ``None``: all configurations.
-    """
+    """A trouble of a comparison, which changes the settings of configuration ``key``, or of all (None)."""
 
     trouble: TroubleKind
     key: str | None
@@ -174,7 +162,7 @@ class Planted(NamedTuple):
         change = self.trouble.change
         if change is None:
             return settings
-        configs = (change(one) if self.key in (None, one.key) else one for one in settings.configs)
+        configs = (change(config) if self.key in (None, config.key) else config for config in settings.configs)
         return settings.replace(configs=tuple(configs))
 
 
@@ -188,7 +176,7 @@ class FaultyEngine:
 
     def __init__(self, engine: Engine, troubles: Iterable[tuple[float, TroubleKind]]) -> None:
         self._engine = engine
-        self._faults = [(begins, one.fault, Memory()) for begins, one in troubles if one.fault is not None]
+        self._faults = [(begins, trouble.fault, Memory()) for begins, trouble in troubles if trouble.fault is not None]
 
     async def capacity(self) -> int | None:
         """See ``Engine.capacity``."""
@@ -203,8 +191,8 @@ class FaultyEngine:
     ) -> JsonObject:
         """See ``Engine.run``."""
 
-        async def play(one: JsonObject) -> JsonObject:
-            return await self._engine.run(function, one, on_progress, deadline_seconds)
+        async def play(job: JsonObject) -> JsonObject:
+            return await self._engine.run(function, job, on_progress, deadline_seconds)
 
         now = asyncio.get_running_loop().time()
         played: Play = play

@@ -1,7 +1,4 @@
-"""Virtual time: an event loop, and a processor that jobs share.
-
-The loop's clock stands still while code runs.
-"""
+"""Virtual time: an event loop, and a processor that jobs share. The loop's clock stands still while code runs."""
 
 import asyncio
 import json
@@ -19,10 +16,7 @@ from app.events.envelope import EPOCH
 from app.simulation.world import START_US
 
 FINISHED = 1e-9
-"""Seconds of work left at which a job counts as finished.
-
-Times are rounded, so that the rest may not be exactly 0.
-"""
+"""Seconds of work left at which a job counts as finished. Times are rounded, so that the rest may not be exactly 0."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -86,10 +80,7 @@ class Processor:
         self.used_seconds: dict[str, float] = {}
 
     async def work(self, user: str, seconds: float) -> None:
-        """Wait until a user's job has had this much processor time.
-
-        A cancelled job gives its share to the others.
-        """
+        """Wait until a user's job has had this much processor time. A cancelled job gives its share to the others."""
         self._advance()
         job = self._progress + seconds, next(self._numbers), user, self._loop.create_future()
         heappush(self._jobs, job)

@@ -99,7 +99,7 @@ class Lineage(Row, frozen=True):
             case ModelPromoted(model=model):
                 return model != self.current_model
             case ModelRolledBack(to_model=model):
-                return data.holds(self.current_model) and model != self.current_model
+                return data.applies_to(self.current_model) and model != self.current_model
         return False
 
     def after(self, event: Event[Payload]) -> Self:  # noqa: C901 - one case an event

@@ -346,7 +346,7 @@ def _with_store(place: Place, loaded: Loaded, facts: Facts, *, deep: bool) -> Fa
     if isinstance(blobs, FileStore):
         most, own = loaded.deployment.store_bytes, loaded.deployment.store is None
         expected = sum(forecast(loaded.run).values()) if deep and not facts.settings else None  # it plays some games
-        facts = replace(facts, store_use=StoreUse(blobs.taken_bytes(), most, expected, own))
+        facts = replace(facts, store_use=StoreUse(blobs.total_bytes(), most, expected, own))
     models = {key: row.model for key, row in facts.configs.items() if row.model}
     if "://" not in name:
         if models and not os.access(name, os.R_OK | os.W_OK | os.X_OK):

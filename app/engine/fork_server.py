@@ -133,8 +133,8 @@ class _Server:
 
     def _answer(self) -> int | tuple[socket.socket, list[int]] | None:
         """Fork a program. Returns its pidfd; in the child, what ``serve`` does; ``None`` if the system refuses."""
-        asked, files, _, _ = socket.recv_fds(self._channel, 1, _MOST_FILES)
-        if not asked:
+        request, files, _, _ = socket.recv_fds(self._channel, 1, _MOST_FILES)
+        if not request:
             os._exit(0)
         requester = socket.socket(fileno=files[0])
         pid = self._fork()
@@ -188,7 +188,7 @@ def _run(requester: socket.socket, files: Sequence[int]) -> None:
     os.setsid()
     with requester, requester.makefile("rb") as stream:
         program: dict[str, Any] = json.loads(stream.read(int.from_bytes(stream.read(NUMBER_BYTES), "big")))
-    _place(files, [0, 1, 2, *program["files"]])
+    _renumber(files, [0, 1, 2, *program["files"]])
     _open_streams()
     os.chdir(program["folder"])
     os.environ.clear()
@@ -202,17 +202,14 @@ def _run(requester: socket.socket, files: Sequence[int]) -> None:
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def _place(files: Sequence[int], numbers: Sequence[int]) -> None:
-    """Give open files their numbers, and close all others.
-
-    A file beyond the numbers is the channel, which the program does not pass on.
-    """
+def _renumber(files: Sequence[int], numbers: Sequence[int]) -> None:
+    """Give open files their numbers, and close all others, such as the channel, which the program does not pass on."""
     copies = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for file in files]
     for copy, number in zip(copies, numbers, strict=False):
         os.dup2(copy, number)
-    kept = {*numbers, *copies[len(numbers) :]}
+    remaining = {*numbers, *copies[len(numbers) :]}
     for name in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
-        if name not in kept:
+        if name not in remaining:
             with suppress(OSError):  # the listing's own
                 os.close(name)
     for copy in copies[len(numbers) :]:

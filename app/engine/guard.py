@@ -30,7 +30,7 @@ _COPY_SECONDS = 1.0  # longest wait for the rest of stderr
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandEnd:
     """The end of a command."""
 
     code: int | None  # its exit code; minus the signal that ended it; None when it could not be started
@@ -38,11 +38,8 @@ class Ended:
     errors: str  # the last lines of its stderr
 
     @property
-    def described(self) -> str:
-        """The end of a sentence about the command.
-
-        It says how the command ended, followed by the last part of its stderr.
-        """
+    def description(self) -> str:
+        """The end of a sentence about the command: how it ended, and the last part of its stderr."""
         if self.code is None:
             return f"could not be started: {self.problem}."
         how = f"exited with code {self.code}"
@@ -53,27 +50,27 @@ class Ended:
         return f"{how}:\n{errors}\n" if errors else f"{how}."
 
 
-class Guarded:
+class GuardedCommand:
     """A running command, killed with its children when this process dies.
 
     ``end`` kills them too. Children outside of its process group survive. The program is searched in the PATH of
     ``environment``, or from ``folder`` if it has a slash. Its stderr is copied to this process's.
 
     Attributes:
-        stdin: the command's input. Without ``asked`` it is None, and the command reads an empty input.
+        stdin: the command's input. Without ``with_stdin`` it is None, and the command reads an empty input.
         stdout: the command's output; it ends when the command and all children that write to it have ended.
     """
 
     def __init__(
-        self, command: Sequence[str], folder: str, environment: Mapping[str, str], *, asked: bool = False
+        self, command: Sequence[str], folder: str, environment: Mapping[str, str], *, with_stdin: bool = False
     ) -> None:
         status, report = os.pipe()
         watched, self._lifeline = os.pipe()
         self._status = os.fdopen(status, "rb")
         try:
-            self._guard = subprocess.Popen(  # noqa: S603 - the user's own command
+            self._guard = subprocess.Popen(  # noqa: S603 - a user-defined command
                 (sys.executable, "-I", "-S", str(Path(__file__).absolute()), str(report), str(watched), *command),
-                stdin=subprocess.PIPE if asked else subprocess.DEVNULL,
+                stdin=subprocess.PIPE if with_stdin else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=folder,
@@ -96,10 +93,7 @@ class Guarded:
         self._copying.start()
 
     def lines(self) -> Iterator[str]:
-        """Iterate over lines of stdout until the command ends.
-
-        A child that left the group may hold stdout open for longer.
-        """
+        """Iterate over lines of stdout until the command ends; a child that left the group may hold it open longer."""
         source, rest = self.stdout.fileno(), b""
         while self._has_output():
             data = os.read(source, _LINE)
@@ -118,11 +112,8 @@ class Guarded:
         left, _, _ = select.select([self.stdout], [], [], 0)  # again, because all output comes before the status
         return bool(left)
 
-    def end(self) -> Ended:
-        """Kill the command if it still runs, and return its end.
-
-        Call this once.
-        """
+    def end(self) -> CommandEnd:
+        """Kill the command if it still runs, and return its end. Call this once."""
         os.close(self._lifeline)  # first, because the thread reads stderr until the group is dead
         self._guard.wait()
         self._copying.join(_COPY_SECONDS)  # a child that left the group may hold stderr open for as long as it likes
@@ -131,9 +122,9 @@ class Guarded:
             if stream is not None:
                 stream.close()
         with self._status:
-            said = self._status.read()
+            status = self._status.read()
         errors = "".join(self._errors.copy())
-        return Ended(**json.loads(said), errors=errors) if said else Ended(-signal.SIGKILL, "", errors)
+        return CommandEnd(**json.loads(status), errors=errors) if status else CommandEnd(-signal.SIGKILL, "", errors)
 
 
 def run_guarded(
@@ -142,14 +133,15 @@ def run_guarded(
     environment: Mapping[str, str],
     on_line: Callable[[str], None],
     *,
-    asked: bool = False,
-) -> Ended:
+    with_stdin: bool = False,
+) -> CommandEnd:
     """Run a command in a folder until it ends.
 
-    ``on_line`` receives each line of its stdout. The command is also ended when ``on_line`` raises. With ``asked`` its
-    stdin ends when this process does, so that children outside of its process group can notice. See ``Guarded``.
+    ``on_line`` receives each line of its stdout. The command is also ended when ``on_line`` raises. ``with_stdin``
+    gives it a stdin that ends when this process does, so that children outside of its process group can notice. See
+    ``GuardedCommand``.
     """
-    running = Guarded(command, folder, environment, asked=asked)
+    running = GuardedCommand(command, folder, environment, with_stdin=with_stdin)
     try:
         for line in running.lines():
             on_line(line)
@@ -170,10 +162,7 @@ def command_environment() -> dict[str, str]:
 
 
 def find_program(program: str, folder: Path) -> str | None:
-    """Return the path of the program that a command runs.
-
-    ``folder`` is where the command runs. ``None`` if the program does not exist.
-    """
+    """Return the path of the program that a command runs in ``folder``; None if it does not exist."""
     named = str(folder / program) if os.sep in program else program
     return shutil.which(named, path=command_environment()["PATH"])
 
@@ -201,7 +190,7 @@ def main() -> None:
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     ended: dict[str, object] = {"code": None, "problem": ""}
     try:
-        ended["code"] = subprocess.call(command)  # noqa: S603 - the user's own
+        ended["code"] = subprocess.call(command)  # noqa: S603 - a user-defined command
     except OSError as error:
         ended["problem"] = f"{error.strerror}: {error.filename}"
     os.write(status, json.dumps(ended).encode())

@@ -1,7 +1,4 @@
-"""Engines of one machine.
-
-They run jobs in long-lived child processes that talk through pipes, or in threads of this process.
-"""
+"""Engines of one machine, with long-lived child processes that talk through pipes, or threads of this process."""
 
 import asyncio
 import json
@@ -69,7 +66,7 @@ class _Child:
         self, function: str, spec: JsonObject, on_progress: Report | None, deadline_seconds: float | None
     ) -> JsonObject:
         request = frame_bytes({"function": function, "spec": spec, "traceparent": trace_context()})
-        process = await self._alive(function)
+        process = await self._running_process(function)
         try:
             assert process.stdin is not None
             process.stdin.write(request)
@@ -83,10 +80,7 @@ class _Child:
             raise
 
     async def stop(self) -> None:
-        """Close the process's stdin, at which it ends.
-
-        The process is killed if it has not ended after 5 seconds.
-        """
+        """Close the process's stdin, at which it ends. The process is killed if it has not ended after 5 seconds."""
         self._closed = True
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
@@ -95,7 +89,7 @@ class _Child:
                     await self._process.wait()
             await _end(self._process)
 
-    async def _alive(self, function: str) -> Program:
+    async def _running_process(self, function: str) -> Program:
         if not self._closed and (self._process is None or self._process.returncode is not None):
             # In a session of its own the child gets no Ctrl-C: the parent decides about its jobs.
             command = python_module("app.engine", str(self._nice))
@@ -124,10 +118,7 @@ async def _end(process: Program) -> None:
 
 
 class InlineEngine:
-    """Runs jobs in threads, for tests and small runs.
-
-    A cancelled or lost job runs until its next report.
-    """
+    """Runs jobs in threads, for tests and small runs. A cancelled or lost job runs until its next report."""
 
     def __init__(self, workers: int = 1) -> None:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="job")

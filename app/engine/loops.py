@@ -1,7 +1,4 @@
-"""Coroutines run from synchronous code.
-
-This also works in a notebook, where an event loop runs already.
-"""
+"""Coroutines run from synchronous code. This also works in a notebook, where an event loop runs already."""
 
 import asyncio
 from collections.abc import Coroutine

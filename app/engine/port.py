@@ -1,7 +1,4 @@
-"""The engine's port: run a function elsewhere.
-
-The caller receives progress and results, for one or many specs.
-"""
+"""The engine's port: run a function elsewhere. The caller receives progress and results, for one or many specs."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,10 +11,7 @@ from app.core import FlyballError
 JsonObject = dict[str, Any]
 Report = Callable[[JsonObject], None]
 Job = Callable[[JsonObject, Report], JsonObject]
-"""A job: ``def job(spec, report) -> result``.
-
-Spec, reports and result are JSON.
-"""
+"""A job: ``def job(spec, report) -> result``. Spec, reports and result are JSON."""
 
 
 class JobFailed(FlyballError):
@@ -33,17 +27,11 @@ class JobFailed(FlyballError):
 
 
 class WorkerLost(FlyballError):
-    """The process that ran the function died.
-
-    Nothing is known of the result; the job may be tried again.
-    """
+    """The process that ran the function died. Nothing is known of the result; the job may be tried again."""
 
 
 class JobTimedOut(FlyballError):
-    """The job exceeded its deadline.
-
-    Its process was ended; the job may be tried again.
-    """
+    """The job exceeded its deadline. Its process was ended; the job may be tried again."""
 
 
 class EngineClosed(FlyballError):
@@ -56,31 +44,19 @@ class EngineClosed(FlyballError):
 
 
 TRACEPARENT = "TRACEPARENT"
-"""The environment variable with a job's trace context.
-
-A job's process and the commands that it starts read it. The name is OpenTelemetry's.
-"""
+"""The environment variable, OpenTelemetry's, from which a job's process and its commands read the trace context."""
 
 
 def trace_context() -> str:
-    """Return the trace context of the job that this task runs.
-
-    The context is bound for the task's logs. Empty without one.
-    """
+    """Return the trace context of this task's job, which is bound for its logs; empty without one."""
     return str(structlog.contextvars.get_contextvars().get("traceparent", ""))
 
 
 class Engine(Protocol):
-    """Runs jobs off the event loop.
-
-    As many jobs run at once as it has workers; the others wait.
-    """
+    """Runs jobs off the event loop. As many jobs run at once as it has workers; the others wait."""
 
     async def capacity(self) -> int | None:
-        """Return how many jobs run at once, if the number changes.
-
-        It changes as machines come and go. ``None`` if the number is fixed.
-        """
+        """Return how many jobs run at once, if it changes as machines come and go; None if it is fixed."""
         ...
 
     async def run(
@@ -109,10 +85,7 @@ class Engine(Protocol):
 
 
 DEATHS, TIMEOUTS = 8, 2
-"""Lost processes and timeouts after which a part is given up.
-
-A process seldom dies because of its job.
-"""
+"""Lost processes and timeouts after which a part is given up. A process seldom dies because of its job."""
 
 
 async def scatter(

@@ -90,7 +90,7 @@ async def start_program(
             "files": list(files),
         }
         with suppress(ServerEnded):
-            return await _forked(request, _channel, [stderr, *files], answers=answers, may_fork=may_fork)
+            return await _fork_program(request, _channel, [stderr, *files], answers=answers, may_fork=may_fork)
     return await asyncio.create_subprocess_exec(
         *command,
         stdin=PIPE,
@@ -104,18 +104,12 @@ async def start_program(
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
-    """Return the command that runs a module of this program.
-
-    Without ``-P`` Python would look into the working directory first, and would run a folder named ``app`` there.
-    """
+    """Return the command that runs a module of this program; ``-P`` keeps the working directory out of the path."""
     return (*PYTHON_MODULE, module, *arguments)
 
 
 def child_environment(threads: int) -> dict[str, str]:
-    """Return a child's environment, with ``threads`` threads for numerical libraries.
-
-    The child finds modules where this process does, whatever the working directory.
-    """
+    """Return a child's environment: this process's module path, and ``threads`` threads for numerical libraries."""
     own = {name: str(threads) for name in THREAD_VARIABLES}
     return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
@@ -159,10 +153,7 @@ def use_channel(channel: socket.socket | None) -> None:
 
 
 async def start_server(command: Sequence[str], environment: Mapping[str, str], stderr: int) -> Program:
-    """Start the fork server, and request programs of it from now on. Raises ``OSError``.
-
-    The requests wait while the server imports its modules.
-    """
+    """Start the fork server for all later programs, which wait while it imports modules. Raises ``OSError``."""
     global _begun
     if _begun is not None:
         begun, _begun = _begun, None
@@ -195,7 +186,7 @@ class ServerEnded(Exception):
     """The fork server ended before it had forked the program."""
 
 
-async def _forked(
+async def _fork_program(
     request: Mapping[str, object], channel: socket.socket, files: Sequence[int], *, answers: bool, may_fork: bool
 ) -> "_Forked":
     """Request a program of the fork server. ``files`` begin with its stderr. Raises ``ServerEnded``."""

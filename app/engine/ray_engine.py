@@ -66,12 +66,9 @@ class RayEngine:
         self._closed = False
 
     async def capacity(self) -> int:
-        """Return how many jobs the cluster can run at once.
-
-        Other work on its nodes is not counted.
-        """
-        there = await asyncio.to_thread(self._ray.cluster_resources)
-        return min(int(there.get(name, 0.0) / amount + _EPSILON) for name, amount in self._resources.items())
+        """Return how many jobs the cluster can run at once. Other work on its nodes is not counted."""
+        resources = await asyncio.to_thread(self._ray.cluster_resources)
+        return min(int(resources.get(name, 0.0) / amount + _EPSILON) for name, amount in self._resources.items())
 
     async def run(
         self,
@@ -118,12 +115,12 @@ class RayEngine:
 
 
 def check_ray() -> None:
-    """Raise ``NoRay`` if the package is not installed. It is not imported."""
+    """Raise ``NoRay`` if the package is not installed, without importing it."""
     try:
-        found = find_spec("ray")
+        package = find_spec("ray")
     except ValueError:  # raised for a module that is marked as missing
-        found = None
-    if found is None:
+        package = None
+    if package is None:
         raise NoRay("Engine 'ray' needs the package ray.", hint="pip install 'flyball[ray]'")
 
 

@@ -31,10 +31,7 @@ def _job(function: str) -> Job:
 
 
 def perform(function: str, spec: JsonObject, send: Callable[[JsonObject], None]) -> None:
-    """Run a job and send its frames.
-
-    They are any number of ``progress`` frames, then one ``result`` or ``error``.
-    """
+    """Run a job and send its frames: any number of ``progress`` frames, then one ``result`` or ``error``."""
     try:
         result = _job(function)(spec, lambda progress: send({"progress": progress}))
         send({"result": result})
@@ -64,10 +61,7 @@ async def follow(
     on_progress: Report | None,
     deadline_seconds: float | None = None,
 ) -> JsonObject:
-    """Receive a job's frames until it ends, and return the result.
-
-    Raises the errors of ``Engine.run``.
-    """
+    """Receive a job's frames until it ends, and return the result. Raises the errors of ``Engine.run``."""
     end = None if deadline_seconds is None else asyncio.get_running_loop().time() + deadline_seconds
     while True:
         try:
@@ -94,10 +88,7 @@ async def follow(
 
 
 def encode(frame: JsonObject) -> bytes:
-    """Return a frame as JSON.
-
-    Raises ``ValueError`` for a NaN, and ``TypeError`` for a type that JSON lacks.
-    """
+    """Return a frame as JSON. Raises ``ValueError`` for a NaN, and ``TypeError`` for a type that JSON lacks."""
     return json.dumps(frame, allow_nan=False, separators=(",", ":")).encode()
 
 

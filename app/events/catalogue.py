@@ -37,10 +37,7 @@ BY_NAME: dict[str, type[Payload]] = {payload.event_name: payload for payload in 
 
 @cache
 def envelope_model(payload: type[Payload]) -> type[EnvelopeModel[Any]]:
-    """Return the envelope's model for an event type.
-
-    The JSON Schemas are made from these models.
-    """
+    """Return the envelope's model for an event type. The JSON Schemas are made from these models."""
     fields: dict[str, Any] = {
         "type": (Literal[payload.event_type], ...),
         "dataversion": (Literal[payload.dataversion], ...),
@@ -51,31 +48,25 @@ def envelope_model(payload: type[Payload]) -> type[EnvelopeModel[Any]]:
 
 
 def resolve(name: str) -> type[Payload]:
-    """Find a payload class by type or event name.
-
-    The type may omit ``flyball.``. Raises ``UnknownEventType``, whose hint gives the nearest name.
-    """
-    found = BY_TYPE.get(name) or BY_TYPE.get(TYPE_PREFIX + name) or BY_NAME.get(name.upper())
-    if found is None:
+    """Return a payload class by event name or by type, without ``flyball.`` if liked. Raises ``UnknownEventType``."""
+    payload = BY_TYPE.get(name) or BY_TYPE.get(TYPE_PREFIX + name) or BY_NAME.get(name.upper())
+    if payload is None:
         near = get_close_matches(name, BY_TYPE, n=1) if "." in name else get_close_matches(name.upper(), BY_NAME, n=1)
         hint = f"Did you mean {near[0]}?" if near else "List them with: flyball events list"
         raise UnknownEventType(f"There is no event type {name!r}.", hint=hint)
-    return found
+    return payload
 
 
 def matching(pattern: str) -> list[type[Payload]]:
-    """Return the payload classes that match a glob pattern.
-
-    The pattern applies to event names and to types. Raises ``UnknownEventType`` for no match.
-    """
+    """Return payload classes whose event name or type matches a glob pattern. Raises ``UnknownEventType`` for none."""
     if not _MAGIC.search(pattern):
         return [resolve(pattern)]
     name, kind = pattern.upper(), pattern.lower()
     kinds = (kind, TYPE_PREFIX + kind)
-    found = [
+    payloads = [
         p for p in CATALOGUE if fnmatchcase(p.event_name, name) or any(fnmatchcase(p.event_type, k) for k in kinds)
     ]
-    return found or [resolve(pattern)]
+    return payloads or [resolve(pattern)]
 
 
 def originate(
@@ -86,7 +77,7 @@ def originate(
     The event's correlation id is its own id. ``traceparent`` is the trace of the program that asked for the event, if
     there is one.
     """
-    return _validated(
+    return _build_validated(
         data, event_id=event_id, time=time, subject=subject, correlationid=event_id, traceparent=traceparent
     )
 
@@ -119,7 +110,7 @@ def follow(
     if about_config:
         subject = subject or cause.subject
     # Attributes taken from the cause need no validation: the cause was validated when it was read.
-    write = _assembled if time is None and (subject is not None) is about_config else _validated
+    write = _assemble if time is None and (subject is not None) is about_config else _build_validated
     return write(
         data,
         event_id=derive_id(by, cause.id, index),
@@ -131,7 +122,7 @@ def follow(
     )
 
 
-def _assembled(data: Payload, *, event_id: str, **attributes: Any) -> Envelope[Payload]:
+def _assemble(data: Payload, *, event_id: str, **attributes: Any) -> Envelope[Payload]:
     return Envelope(
         specversion="1.0",
         id=event_id,
@@ -143,6 +134,6 @@ def _assembled(data: Payload, *, event_id: str, **attributes: Any) -> Envelope[P
     )
 
 
-def _validated(data: Payload, *, event_id: str, **attributes: Any) -> Envelope[Payload]:
+def _build_validated(data: Payload, *, event_id: str, **attributes: Any) -> Envelope[Payload]:
     model = envelope_model(type(data))
     return model(id=event_id, type=data.event_type, dataversion=data.dataversion, data=data, **attributes).envelope()

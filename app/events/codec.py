@@ -23,18 +23,12 @@ from app.events.payload import Payload, Scope
 
 
 class MalformedEvent(FlyballError):
-    """Bytes that are not one of our events.
-
-    ``hint`` names the wrong field.
-    """
+    """Bytes that are not one of our events. ``hint`` names the wrong field."""
 
 
 @cache
-def _reader() -> TypeAdapter[EnvelopeModel[Payload]]:
-    """Return the models of all event types as one.
-
-    The adapter is built on first use, because building it takes as long as an import.
-    """
+def _envelope_adapter() -> TypeAdapter[EnvelopeModel[Payload]]:
+    """Return the models of all event types as one, built on first use because that takes as long as an import."""
     models = (envelope_model(payload) for payload in CATALOGUE)
     return TypeAdapter(Annotated[reduce(or_, models), Field(discriminator="type")])  # type: ignore[arg-type]
 
@@ -67,10 +61,7 @@ def id_in(body: bytes) -> str | None:
 
 
 def decode(body: bytes) -> Envelope[Payload]:
-    """Decode an envelope, and lift its payload to the current version.
-
-    Raises ``MalformedEvent``, whose hint names the wrong field, and ``NoUpcast``.
-    """
+    """Decode an envelope and lift its payload to the current version. Raises ``MalformedEvent`` or ``NoUpcast``."""
     try:
         return _decode_fast(body)
     except (ValueError, KeyError, RecursionError):
@@ -78,10 +69,7 @@ def decode(body: bytes) -> Envelope[Payload]:
 
 
 def _decode_fast(body: bytes) -> Envelope[Payload]:
-    """Decode a valid envelope of the current version.
-
-    Raises ``ValueError``, ``KeyError`` or ``RecursionError``.
-    """
+    """Decode a valid envelope of the current version. Raises ``ValueError``, ``KeyError`` or ``RecursionError``."""
     envelope = _open(body)
     dataversion, about_config, validate = _kind(envelope.type)
     if (
@@ -97,13 +85,13 @@ def _decode_fast(body: bytes) -> Envelope[Payload]:
 def _decode_slowly(body: bytes) -> Envelope[Payload]:
     """Decode any envelope. See ``decode``."""
     try:
-        model: EnvelopeModel[Payload] = _reader().validator.validate_json(_lifted(body), strict=True)
+        model: EnvelopeModel[Payload] = _envelope_adapter().validator.validate_json(_lift_body(body), strict=True)
     except ValidationError as error:
-        raise _malformed(error) from error
+        raise _malformed_event(error) from error
     return model.envelope()
 
 
-def _lifted(body: bytes) -> bytes:
+def _lift_body(body: bytes) -> bytes:
     """Lift the payload of an older version; return other bytes unchanged."""
     try:
         raw: dict[str, Any] = from_json(body)
@@ -120,7 +108,7 @@ def _lifted(body: bytes) -> bytes:
     return to_json(raw | {"data": data, "dataversion": payload.dataversion})
 
 
-def _malformed(error: ValidationError) -> MalformedEvent:
+def _malformed_event(error: ValidationError) -> MalformedEvent:
     """Return the error for the first problem that a validation found."""
     first = error.errors(include_url=False, include_input=False)[0]
     if first["type"] == "union_tag_invalid":
@@ -154,27 +142,27 @@ def lift(event_type: str, data: dict[str, Any], version: int, target: int) -> di
     return data
 
 
-def _unnamed(shard: dict[str, Any]) -> dict[str, Any]:
+def _without_worker(shard: dict[str, Any]) -> dict[str, Any]:
     return {**shard, "worker": None}
 
 
 def _worker_into_shard(data: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in data.items() if name != "worker"}
-    return {**kept, "probe": False, "shard": {**data["shard"], "worker": data["worker"] or None}}
+    others = {name: value for name, value in data.items() if name != "worker"}
+    return {**others, "probe": False, "shard": {**data["shard"], "worker": data["worker"] or None}}
 
 
-def _neutral_knobs(data: dict[str, Any]) -> dict[str, Any]:
-    """Move learning rate and epochs out of PPO's settings.
-
-    Other data stays unchanged, because settings are validated later.
-    """
+def _move_knobs(data: dict[str, Any]) -> dict[str, Any]:
+    """Move learning rate and epochs out of PPO's settings; other data is left for later validation."""
     settings = data["settings"]
     if not isinstance(settings, dict) or not isinstance(settings.get("configs"), list):
         return data
-    return {**data, "settings": {**settings, "configs": [_with_neutral_knobs(one) for one in settings["configs"]]}}
+    return {
+        **data,
+        "settings": {**settings, "configs": [_move_config_knobs(config) for config in settings["configs"]]},
+    }
 
 
-def _with_neutral_knobs(config: Any) -> Any:
+def _move_config_knobs(config: Any) -> Any:
     ppo = config.get("ppo") if isinstance(config, dict) else None
     if not isinstance(ppo, dict):
         return config
@@ -182,7 +170,7 @@ def _with_neutral_knobs(config: Any) -> Any:
     return {**config, **moved, "ppo": {name: value for name, value in ppo.items() if name not in moved}}
 
 
-def _without_silence(data: dict[str, Any]) -> dict[str, Any]:
+def _drop_silence_setting(data: dict[str, Any]) -> dict[str, Any]:
     """Drop the scheduler's ``node_silent_seconds``, now a setting of the broker."""
     match data:
         case {"settings": {"feedback": {"scheduler": {"node_silent_seconds": _, **scheduler}, **feedback}, **settings}}:
@@ -194,24 +182,24 @@ MEASURED = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"
 """Fields of version 1 of TRAINING_PROGRESS that became metrics."""
 
 
-def _named_progress(data: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in data.items() if name not in MEASURED}
-    return {**kept, "metrics": {name: data[name] for name in MEASURED}}
+def _gather_metrics(data: dict[str, Any]) -> dict[str, Any]:
+    others = {name: value for name, value in data.items() if name not in MEASURED}
+    return {**others, "metrics": {name: data[name] for name in MEASURED}}
 
 
-def _named_metrics(data: dict[str, Any]) -> dict[str, Any]:
+def _drop_unmeasured(data: dict[str, Any]) -> dict[str, Any]:
     """Leave out unmeasured metrics, which version 1 recorded as null."""
     metrics = data["metrics"]
-    known = None if metrics is None else {name: value for name, value in metrics.items() if value is not None}
-    return {**data, "metrics": known}
+    measured = None if metrics is None else {name: value for name, value in metrics.items() if value is not None}
+    return {**data, "metrics": measured}
 
 
-def _without_bounds(data: dict[str, Any]) -> dict[str, Any]:
+def _add_bounds(data: dict[str, Any]) -> dict[str, Any]:
     """Add to each rating that it is no bound."""
     return {**data, "ratings": [{**rating, "bound": None} for rating in data["ratings"]]}
 
 
-def _without_grades(data: dict[str, Any]) -> dict[str, Any]:
+def _add_grades(data: dict[str, Any]) -> dict[str, Any]:
     """Add to each match that its outcomes are not graded, and its mean outcome unknown."""
     return {**data, "results": [{**match, "outcome": None, "graded": None} for match in data["results"]]}
 
@@ -224,12 +212,12 @@ UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     },  # the scheduler watched no other daemons
     # The next version only admits more values of a field.
     ("flyball.evaluation.completed", 1): lambda data: data,
-    ("flyball.evaluation.completed", 2): lambda data: {**_without_grades(data), "undecided_games": None},
+    ("flyball.evaluation.completed", 2): lambda data: {**_add_grades(data), "undecided_games": None},
     ("flyball.evaluation.failed", 1): lambda data: data,
     ("flyball.training.failed", 1): lambda data: data,
-    # The next version admits bots of the user's own as players.
+    # The next version admits user-defined bots as players.
     ("flyball.league.elo_updated", 1): lambda data: data,
-    ("flyball.league.elo_updated", 2): _without_bounds,
+    ("flyball.league.elo_updated", 2): _add_bounds,
     ("flyball.league.matches_requested", 2): lambda data: data,
     ("flyball.league.matchmaking_updated", 1): lambda data: data,
     ("flyball.league.opponent_sampled", 1): lambda data: data,
@@ -237,17 +225,20 @@ UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     ("flyball.selfplay.requested", 2): lambda data: data,
     ("flyball.league.matches_requested", 1): lambda data: {**data, "purpose": "tournament"},  # the only purpose then
     # Version 1 did not name the worker, or not in the shard.
-    ("flyball.quality.degraded", 1): _unnamed,
-    ("flyball.quality.parity_checked", 1): _unnamed,
+    ("flyball.quality.degraded", 1): _without_worker,
+    ("flyball.quality.parity_checked", 1): _without_worker,
     ("flyball.quality.parity_checked", 2): lambda data: {**data, "against": None},  # version 2 did not name the rules
-    ("flyball.quality.score_updated", 1): lambda data: {**data, "shard": _unnamed(data["shard"])},
+    ("flyball.quality.score_updated", 1): lambda data: {**data, "shard": _without_worker(data["shard"])},
     ("flyball.model.distribution_failed", 1): lambda data: {**data, "node": None},  # there was one distributor
     ("flyball.model.distribution_failed", 2): lambda data: {**data, "damaged": None, "readable": None},
-    ("flyball.training.requested", 1): lambda data: {**data, "shards": [_unnamed(shard) for shard in data["shards"]]},
-    ("flyball.training.completed", 1): _named_metrics,
-    ("flyball.training.progress", 1): _named_progress,
-    ("flyball.run.configured", 1): _neutral_knobs,
-    ("flyball.run.configured", 2): _without_silence,
+    ("flyball.training.requested", 1): lambda data: {
+        **data,
+        "shards": [_without_worker(shard) for shard in data["shards"]],
+    },
+    ("flyball.training.completed", 1): _drop_unmeasured,
+    ("flyball.training.progress", 1): _gather_metrics,
+    ("flyball.run.configured", 1): _move_knobs,
+    ("flyball.run.configured", 2): _drop_silence_setting,
     ("flyball.selfplay.completed", 1): _worker_into_shard,
     ("flyball.selfplay.requested", 1): lambda data: {**data, "probe": False},  # version 1 had no probes
     ("flyball.training.loss_anomaly_detected", 1): lambda data: {**data, "consecutive": 1},  # no rule depended on it

@@ -150,7 +150,7 @@ class ModelRolledBack(Decision, type="model.rolled_back", name="MODEL_ROLLED_BAC
     step: Count
     reason: Text
 
-    def holds(self, current: str | None) -> bool:
+    def applies_to(self, current: str | None) -> bool:
         """Return whether the rollback applies to the current model.
 
         A repeated or late rollback does not apply. If no current model is known, the rollback applies.

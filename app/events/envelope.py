@@ -31,18 +31,12 @@ SEQUENCE_DIGITS = 19
 
 
 def _optional(**constraints: Any) -> Any:
-    """Return the field of an attribute that is omitted when ``None``.
-
-    Inside ``data``, ``None`` is written.
-    """
+    """Return the field of an attribute that is omitted when ``None``. Inside ``data``, ``None`` is written."""
     return Field(default=None, exclude_if=lambda value: value is None, **constraints)
 
 
 class Envelope(Struct, Generic[P_co], frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One event as its producer wrote it.
-
-    An envelope is validated when read, not when built.
-    """
+    """One event as its producer wrote it. An envelope is validated when read, not when built."""
 
     specversion: Literal["1.0"]
     id: Annotated[str, _NAME]
@@ -63,10 +57,7 @@ class Envelope(Struct, Generic[P_co], frozen=True, kw_only=True, omit_defaults=T
 
 
 class EnvelopeModel(BaseModel, Generic[P_co]):
-    """Pydantic model of an envelope, from which the JSON Schemas are made.
-
-    Attributes are those of ``Envelope``, in the same order.
-    """
+    """Pydantic model of an envelope, for its JSON Schema; attributes are those of ``Envelope``, in the same order."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -85,8 +76,8 @@ class EnvelopeModel(BaseModel, Generic[P_co]):
     @model_validator(mode="after")
     def _subject_fits_scope(self) -> Self:
         if (self.subject is None) == (self.data.scope is Scope.CONFIG):
-            wanted = "needs a subject: its config_key" if self.subject is None else "takes no subject"
-            raise ValueError(f"{self.data.event_name} {wanted}")
+            rule = "needs a subject: its config_key" if self.subject is None else "takes no subject"
+            raise ValueError(f"{self.data.event_name} {rule}")
         return self
 
     def envelope(self) -> Envelope[P_co]:
@@ -98,10 +89,7 @@ _write = Encoder(enc_hook=lambda payload: Raw(payload.__pydantic_serializer__.to
 
 
 def encode(envelope: Envelope[Payload]) -> bytes:
-    """Write an envelope as CloudEvents structured JSON.
-
-    The attributes that the broker stamps are left out.
-    """
+    """Write an envelope as CloudEvents structured JSON. The attributes that the broker stamps are left out."""
     return _write(envelope)
 
 
@@ -146,10 +134,7 @@ class Event(Struct, Generic[P_co], frozen=True):
 
     @property
     def recordedtime(self) -> datetime:
-        """Time at which the broker recorded the event.
-
-        Reducers know no other time.
-        """
+        """Time at which the broker recorded the event. Reducers know no other time."""
         return EPOCH + timedelta(microseconds=self.recorded_us)
 
     @property

@@ -142,10 +142,7 @@ class Frame(Struct, frozen=True):
 
 
 def peek(buffer: bytes) -> tuple[int, int, int] | None:
-    """Return a frame's (epoch, base, count) without verifying the frame.
-
-    Returns None if ``buffer`` does not begin like a frame.
-    """
+    """Return a frame's (epoch, base, count) unverified; None if ``buffer`` does not begin like a frame."""
     if len(buffer) < FIXED.size or not buffer.startswith(MAGIC):
         return None
     _, _, _, epoch, base, count, _, _, _, _ = FIXED.unpack_from(buffer)
@@ -170,10 +167,7 @@ _short_names = lru_cache(maxsize=4096)(_names)
 
 
 class Draft(NamedTuple):
-    """An event to put into a frame.
-
-    ``subject`` is empty for events about the whole system.
-    """
+    """An event to put into a frame. ``subject`` is empty for events about the whole system."""
 
     id_hash: int
     type: str
@@ -201,10 +195,7 @@ class FrameBuilder:
         return len(self._drafts)
 
     def take(self, drafts: Sequence[Draft], max_bytes: int) -> int:
-        """Add the first drafts that fit and return their number.
-
-        One draft always fits an empty frame.
-        """
+        """Add the first drafts that fit and return their number. One draft always fits an empty frame."""
         sizes = [len(draft.body) for draft in drafts[: MAX_EVENTS - len(self)]]
         if self._size + sum(sizes) > max_bytes:
             fitting = bisect_right(list(accumulate(sizes)), max_bytes - self._size)
@@ -218,10 +209,7 @@ class FrameBuilder:
         self._drafts += drafts
 
     def build(self, epoch: int, base: int) -> bytes:
-        """Pack the collected events into a frame.
-
-        They become the events ``base``, ``base + 1``, … of ``epoch``.
-        """
+        """Pack the collected events into a frame, as the events ``base``, ``base + 1``, … of ``epoch``."""
         ids, of_types, of_subjects, of_bodies = zip(*self._drafts, strict=True)
         types, subjects, bodies = _numbers(of_types), _numbers(of_subjects), b"".join(of_bodies)
         refs = (*map(types.__getitem__, of_types), *map(subjects.__getitem__, of_subjects))
@@ -241,7 +229,7 @@ def _numbers(names: Iterable[str]) -> dict[str, int]:
     return {name: number for number, name in enumerate(dict.fromkeys(names))}
 
 
-def without(frame: Frame, dropped: set[int]) -> bytes:
+def without_events(frame: Frame, dropped: set[int]) -> bytes:
     """Repack a frame without the events whose indices are in ``dropped``."""
     types = (frame.types[i] for i in frame.type_refs)
     subjects = (frame.subjects[i] for i in frame.subject_refs)
@@ -272,10 +260,7 @@ class DamagedRecord(FlyballError):
 
 
 def damaged(position: int | None, what: str) -> DamagedRecord:
-    """Return the error for a damaged record.
-
-    The error names the ``position`` where the record was expected to begin.
-    """
+    """Return the error for a damaged record that was expected to begin at ``position``."""
     where = "a record" if position is None else f"the record at position {position}"
     return DamagedRecord(
         f"Damaged journal: {what} in {where}.",
@@ -400,15 +385,15 @@ def stored_in(record: Record, *, after: int = 0, types: AbstractSet[str] | None 
     frame, recorded_us, source = record.frame, record.recorded_us, record.source
     if types is not None and types.isdisjoint(frame.types):
         return []
-    found, end = list[Stored](), frame.bodies_at
+    events, end = list[Stored](), frame.bodies_at
     columns = zip(frame.lengths, frame.type_refs, frame.subject_refs, strict=True)
     for sequence, (length, type_ref, subject_ref) in enumerate(columns, record.first):
         begin, end = end, end + length
         kind = frame.types[type_ref]
         if sequence > after and (types is None or kind in types):
             body = frame.buffer[begin:end]
-            found.append(Stored(sequence, recorded_us, source, kind, frame.subjects[subject_ref], body))
-    return found
+            events.append(Stored(sequence, recorded_us, source, kind, frame.subjects[subject_ref], body))
+    return events
 
 
 def read_events(
@@ -419,10 +404,7 @@ def read_events(
     reporter: str,
     on_dead: Callable[[DeadLetter], None],
 ) -> list[Event[Payload]]:
-    """Decode a record's events after a position.
-
-    ``types`` selects event types; None selects all. Unreadable events are left out; see ``Stored.open``.
-    """
+    """Decode a record's readable events of ``types`` (None: all) after a position; see ``Stored.open``."""
     return [
         event
         for stored in stored_in(record, after=after, types=types)
@@ -431,10 +413,7 @@ def read_events(
 
 
 def refuse(dead: DeadLetter) -> NoReturn:
-    """Raise ``DamagedRecord`` for an unreadable event.
-
-    Pass this function as ``on_dead`` to stop at the first unreadable event.
-    """
+    """Raise ``DamagedRecord`` for an unreadable event; as ``on_dead``, it stops at the first one."""
     raise DamagedRecord(
         f"The event at position {dead.position} can't be read: {dead.error}",
         hint="Was it written by a newer Flyball?",

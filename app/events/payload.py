@@ -1,7 +1,4 @@
-"""Bases of payloads, the three kinds of event, and value types.
-
-Numbers have ranges and texts bounds, so that no event stops a fold.
-"""
+"""Bases of payloads, three kinds of event, and value types, with bounds so that no event stops a fold."""
 
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -35,10 +32,7 @@ class Kind(StrEnum):
 
 
 class Scope(StrEnum):
-    """Scope of an event: one configuration or the whole system.
-
-    A configuration's key is the envelope's subject.
-    """
+    """Scope of an event: one configuration or the whole system. A configuration's key is the envelope's subject."""
 
     CONFIG = "config"
     SYSTEM = "system"
@@ -53,10 +47,7 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     def replace(self, **changes: Any) -> Self:
-        """Return a validated copy with some fields changed.
-
-        Raises ``ValidationError``, also for an unknown field.
-        """
+        """Return a validated copy with some fields changed. Raises ``ValidationError``, also for an unknown field."""
         return self.model_validate({**self.__dict__, **changes})
 
 
@@ -99,10 +90,7 @@ class Fact(Payload):
 
 
 class Request(Payload):
-    """Work that is wanted.
-
-    Every result names the request by its event id.
-    """
+    """Work that is wanted. Every result names the request by its event id."""
 
     kind = Kind.REQUEST
 
@@ -137,15 +125,12 @@ RatingError = Annotated[float, Field(ge=0.01, le=100_000, description="standard 
 Velocity = Annotated[EloPerHour, Field(ge=-1e12, le=1e12)]
 
 
-def _cut(text: object) -> object:
-    """Shorten a text, and replace what UTF-8 can't encode.
-
-    Any failure can then be reported.
-    """
+def _shorten(text: object) -> object:
+    """Shorten a text, and replace what UTF-8 can't encode. Any failure can then be reported."""
     return text.encode(errors="replace").decode()[:TEXT_LENGTH] if isinstance(text, str) else text
 
 
-Text = Annotated[str, BeforeValidator(_cut), Field(max_length=TEXT_LENGTH)]
+Text = Annotated[str, BeforeValidator(_shorten), Field(max_length=TEXT_LENGTH)]
 """An error or a reason, for people. A longer text is cut."""
 
 Reason = Literal["tournament", "retest"]

@@ -29,10 +29,7 @@ class Emission(NamedTuple):
 
 
 class Step(Struct, Generic[R], frozen=True):
-    """The effect of one event.
-
-    A row that maps to ``None`` is deleted.
-    """
+    """The effect of one event. A row that maps to ``None`` is deleted."""
 
     rows: Mapping[str, R | None] = MappingProxyType({})
     emissions: tuple[Emission, ...] = ()
@@ -56,10 +53,7 @@ class Reducer(Protocol[R]):
 
 
 class Follower(Protocol[R]):
-    """A reducer that also gets another reducer's events and rows.
-
-    See ``Reducer``.
-    """
+    """A reducer that also gets another reducer's events and rows. See ``Reducer``."""
 
     name: ClassVar[str]
     follows: ClassVar[str]  # name of the followed reducer
@@ -80,10 +74,7 @@ H = TypeVar("H", bound=Callable[..., Step[Any]])
 
 
 def handles(*types: type[Payload]) -> Callable[[H], H]:
-    """Mark a method of a ``HandlerReducer`` as handler of event types.
-
-    Raises ``TypeError`` for anything but an event type.
-    """
+    """Mark a method of a ``HandlerReducer`` as handler of event types. Raises ``TypeError`` for anything else."""
     for kind in types:
         if not hasattr(kind, "event_name"):
             raise TypeError(f"handles takes event types, such as events.TrainingCompleted, not {kind!r}")
@@ -96,19 +87,13 @@ def handles(*types: type[Payload]) -> Callable[[H], H]:
 
 
 class HandlerReducer:
-    """Base of reducers with a handler for each event type.
-
-    ``reads`` lists the handled types.
-    """
+    """Base of reducers with a handler for each event type. ``reads`` lists the handled types."""
 
     reads: ClassVar[frozenset[type[Payload]]] = frozenset()
     _handlers: ClassVar[Mapping[type[Payload], str]] = MappingProxyType({})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Register the handlers of the class.
-
-        Raises ``TypeError`` if two handle the same type.
-        """
+        """Register the handlers of the class. Raises ``TypeError`` if two handle the same type."""
         super().__init_subclass__(**kwargs)
         own: dict[type[Payload], str] = {}
         for name, member in vars(cls).items():
@@ -119,10 +104,7 @@ class HandlerReducer:
             cls._handlers = {**cls._handlers, **own}
             cls.reads = frozenset(cls._handlers)
 
-    def step(self, rows: Mapping[str, Any], event: Event[Payload], *shown: Mapping[str, Any]) -> Step[Any]:
-        """Fold one event by the handler of its type.
-
-        The handler gets the same arguments.
-        """
+    def step(self, rows: Mapping[str, Any], event: Event[Payload], *arguments: Mapping[str, Any]) -> Step[Any]:
+        """Fold one event by the handler of its type. The handler gets the same arguments."""
         handler: Callable[..., Step[Any]] = getattr(self, self._handlers[type(event.data)])
-        return handler(rows, event, *shown)
+        return handler(rows, event, *arguments)

@@ -16,10 +16,7 @@ class Row(Struct, frozen=True):
     """
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed.
-
-        Raises ``TypeError`` for an unknown field.
-        """
+        """Return a copy with some fields changed. Raises ``TypeError`` for an unknown field."""
         return replace(self, **changes)
 
     def to_json(self) -> bytes:
@@ -32,10 +29,7 @@ class Row(Struct, frozen=True):
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Self:
-        """Read a row from the JSON of ``to_json``.
-
-        Raises ``msgspec.DecodeError`` for anything else.
-        """
+        """Read a row from the JSON of ``to_json``. Raises ``msgspec.DecodeError`` for anything else."""
         return decode(text, type=cls, dec_hook=_read)
 
     @classmethod

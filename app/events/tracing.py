@@ -46,10 +46,7 @@ def span_id(event_id: str) -> str:
 
 
 def parent_span_id(envelope: Envelope[Any]) -> str | None:
-    """Return the span id of an event's cause; None without one.
-
-    The cause may be another program's span.
-    """
+    """Return the span id of an event's cause; None without one. The cause may be another program's span."""
     if envelope.causationid is not None:
         return span_id(envelope.causationid)
     external = _external(envelope.traceparent)
@@ -57,19 +54,13 @@ def parent_span_id(envelope: Envelope[Any]) -> str | None:
 
 
 def traceparent_of(event: Envelope[Any] | Cause) -> str:
-    """Return the trace context of what an event causes.
-
-    An event causes logs, jobs, and spans of other programs.
-    """
+    """Return the trace context of what an event causes. An event causes logs, jobs, and spans of other programs."""
     external = _external(event.traceparent)
     return f"00-{trace_id(event)}-{span_id(event.id)}-{external[2] if external else SAMPLED}"
 
 
 def _external(traceparent: str | None) -> tuple[str, str, str] | None:
-    """Split a trace context into trace id, span id and flags.
-
-    Returns None for a missing or invalid trace context.
-    """
+    """Split a trace context into trace id, span id and flags. Returns None for a missing or invalid trace context."""
     if traceparent is None or not re.fullmatch(TRACEPARENT, traceparent):
         return None
     version, trace, span, flags = traceparent.split("-")
@@ -77,9 +68,6 @@ def _external(traceparent: str | None) -> tuple[str, str, str] | None:
 
 
 def _digits(identifier: str, count: int) -> str:
-    """Return the first hexadecimal digits of an id or its hash.
-
-    The hash is used if the id is not 32 hexadecimal digits, or begins with ``count`` zeros.
-    """
+    """Return the first digits of an id, or of its hash if it is not 32 hexadecimal digits or begins with zeros."""
     digits = identifier[:count] if _ID.fullmatch(identifier) else ""
     return digits if digits.strip("0") else derive_id("trace", identifier)[:count]

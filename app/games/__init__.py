@@ -1,7 +1,4 @@
-"""Rules and encodings of games, in batches, from the mover's perspective.
-
-Seeds are arguments.
-"""
+"""Rules and encodings of games, in batches, from the mover's perspective. Seeds are arguments."""
 
 from app.games import diplomacy, shogi
 from app.games.catalogue import bots_of, checker_for, open_table, own_hearts

@@ -21,15 +21,9 @@ SEATS = 2
 EMPTY = 2
 """Value of an empty cell; other cells hold the seat's number."""
 Play = Callable[[NDArray[np.void], Indices, Indices, int], None]
-"""Kernel that plays actions, then forced moves, up to a move limit.
-
-Its arguments are games [N], slots [K], actions [K] and the limit.
-"""
+"""Kernel that plays actions [K] in slots [K] of games [N], then forced moves, up to a move limit."""
 Show = Callable[[NDArray[np.void], Indices, Seats, NDArray[np.uint8]], None]
-"""Kernel that writes the observations of seats.
-
-Its arguments are games [N], slots [K], seats [K] and observations [K, D] to write.
-"""
+"""Kernel that writes observations [K, D] of seats [K] in slots [K] of games [N]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,10 +42,7 @@ class BoardRules:
 
 
 def game_type(codec: Codec, longest: int, *fields: tuple[Any, ...]) -> np.dtype[np.void]:
-    """Return the record type of a game with at most ``longest`` moves.
-
-    ``fields`` are added to the fields that all games share.
-    """
+    """Return the record type of a game with at most ``longest`` moves: the shared fields, then ``fields``."""
     actions = codec.to_game.shape[1]
     shared = [
         ("open", np.uint8, actions),  # 1 for each legal action; all 0 once the game is over
@@ -65,10 +56,7 @@ def game_type(codec: Codec, longest: int, *fields: tuple[Any, ...]) -> np.dtype[
 
 
 class BoardTable(Table):
-    """N games at once.
-
-    A game is truncated after ``max_moves`` moves of the players; forced moves count.
-    """
+    """N games at once. A game is truncated after ``max_moves`` moves of the players; forced moves count."""
 
     def __init__(self, rules: BoardRules, slots: int, max_moves: int | None = None) -> None:
         self.spec = rules.codec.spec(f"flyball-{rules.version}:{rules.name}", searchable=True, decisive=True)
@@ -82,10 +70,7 @@ class BoardTable(Table):
         self._limit = min(max_moves or longest, longest)
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
-        """See ``Table.reset``.
-
-        Seeds are only counted, because no move is random.
-        """
+        """See ``Table.reset``. Seeds are only counted, because no move is random."""
         if len(seeds) != len(slots):
             raise ValueError(f"{len(slots)} slots cannot begin from {len(seeds)} seeds")
         self._games[slots], self._seats[slots] = self._rules.begun, self._rules.begun["mover"]
@@ -100,19 +85,19 @@ class BoardTable(Table):
 
     def view(self, slots: Indices, seats: Seats) -> NDArray[np.uint8]:
         """See ``Table.view``."""
-        seen = np.empty((len(slots), self.spec.observation_size), dtype=np.uint8)
-        places = np.ascontiguousarray(slots, dtype=np.int64)
-        self._rules.show(self._games, places, np.ascontiguousarray(seats, dtype=np.int8), seen)
-        return seen
+        views = np.empty((len(slots), self.spec.observation_size), dtype=np.uint8)
+        dense_slots = np.ascontiguousarray(slots, dtype=np.int64)
+        self._rules.show(self._games, dense_slots, np.ascontiguousarray(seats, dtype=np.int8), views)
+        return views
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
         """See ``Table.step``."""
-        places, chosen = np.ascontiguousarray(slots, dtype=np.int64), np.ascontiguousarray(actions, dtype=np.int64)
-        illegal = _first_illegal(self._games, places, chosen)
+        dense_slots, chosen = np.ascontiguousarray(slots, dtype=np.int64), np.ascontiguousarray(actions, dtype=np.int64)
+        illegal = _first_illegal(self._games, dense_slots, chosen)
         if illegal >= 0:
             slot = int(slots[illegal])
             raise IllegalAction(int(actions[illegal]), slot, np.flatnonzero(self._games["open"][slot]).tolist())
-        self._rules.play(self._games, places, chosen, self._limit)
+        self._rules.play(self._games, dense_slots, chosen, self._limit)
         self._seats[slots] = self._games["mover"][slots]
 
     def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:
@@ -198,10 +183,7 @@ def bit_count(bits: np.uint64) -> int:
 
 @inlined
 def show_pieces(pieces: NDArray[np.uint8], seat: int, view: NDArray[np.uint8]) -> None:
-    """Write planes of own, opponent's and empty cells.
-
-    ``pieces`` [rows, columns] holds the values of the cells.
-    """
+    """Write planes of own, opponent's and empty cells. ``pieces`` [rows, columns] holds the values of the cells."""
     rows, columns = pieces.shape
     cells = rows * columns
     for row in range(rows):
@@ -214,10 +196,7 @@ def show_pieces(pieces: NDArray[np.uint8], seat: int, view: NDArray[np.uint8]) -
 
 @kernel
 def show_boards(games: NDArray[np.void], slots: Indices, seats: Seats, views: NDArray[np.uint8]) -> None:
-    """Show games whose observation is their ``pieces`` alone; see ``Show``.
-
-    Both seats see the board the same way up.
-    """
+    """Show games whose observation is their ``pieces`` alone, the same way up for both seats; see ``Show``."""
     for k in range(len(slots)):
         show_pieces(games[slots[k]]["pieces"], seats[k], views[k])
 

@@ -47,15 +47,15 @@ def chinese_checkers(players: int = 2) -> Codec:
     """
     homes = {2: (0, 3), 3: (0, 2, 4), 4: (0, 1, 3, 4), 6: (0, 1, 2, 3, 4, 5)}[players]
     # Index of each cell [H, 121] and each direction [H, 6] in the game's numbers, for each of the H homes.
-    cells = [_turned(_STAR, home) for home in homes]
-    directions = [_turned(_STEPS, home) for home in homes]
+    cells = [_turned_indices(_STAR, home) for home in homes]
+    directions = [_turned_indices(_STEPS, home) for home in homes]
     cell, direction = np.divmod(np.arange(121 * 6), 6)
     views = np.stack([planes(range(players + 1), turned) for turned in cells])
     to_game = np.stack([np.append(c[cell] * 6 + d[direction], 726) for c, d in zip(cells, directions, strict=True)])
     return Codec(views.shape[1], gather(views), to_game, heuristic=_chinese_checkers_heuristic())
 
 
-def _turned(points: Indices, sixths: int) -> Indices:
+def _turned_indices(points: Indices, sixths: int) -> Indices:
     """Return the index of each point's image under a clockwise turn.
 
     In axial coordinates a sixth of a turn maps (x, z) to (-z, x + z).
@@ -74,10 +74,7 @@ _FAR = 99
 
 
 def _chinese_checkers_heuristic() -> Heuristic:
-    """Prefer moves of the rearmost pieces towards the goal's free cells.
-
-    The heuristic looks one step or jump ahead.
-    """
+    """Prefer moves of the rearmost pieces towards the goal's free cells. The heuristic looks one step or jump ahead."""
     cells, origin = len(_STAR), np.repeat(np.arange(len(_STAR)), len(_STEPS))
     places = {tuple(cell): k for k, cell in enumerate(_STAR.tolist())}
 
@@ -97,9 +94,9 @@ def _chinese_checkers_heuristic() -> Heuristic:
     to_goal, to_tip = distances(_STAR[-_HOME:]), distances(_STAR[-1:])[:, 0]
 
     def prefer(obs: Observations, mask: Mask) -> Floats:
-        held, empty = obs[:, cells - _HOME : cells] > 0, np.pad(obs[:, -cells:] > 0, ((0, 0), (0, 1)))
-        to_free = np.where(held[:, None, :], _FAR, to_goal).min(axis=2)
-        to_free[:, -_HOME:][held] = 0  # pieces that have arrived
+        arrived, empty = obs[:, cells - _HOME : cells] > 0, np.pad(obs[:, -cells:] > 0, ((0, 0), (0, 1)))
+        to_free = np.where(arrived[:, None, :], _FAR, to_goal).min(axis=2)
+        to_free[:, -_HOME:][arrived] = 0  # pieces that have arrived
         left = np.pad(_TO_FREE * to_free + _TO_TIP * to_tip, ((0, 0), (0, 1)))
         target = np.where(empty[:, near], near, far)
         gained = left[:, origin] - np.take_along_axis(left, target, axis=1) + _BEHIND * to_tip[origin]

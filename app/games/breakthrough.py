@@ -16,11 +16,11 @@ def breakthrough(rows: int = 8, columns: int = 8) -> Codec:
 
     Actions are cell x (left, up, right) x capture.
     """
-    here, flipped = np.arange(rows * columns), turn("up_down", rows, columns)
-    views = np.stack([planes((0, 1, 2), here), planes((1, 0, 2), flipped)])
+    identity, flipped = np.arange(rows * columns), turn("up_down", rows, columns)
+    views = np.stack([planes((0, 1, 2), identity), planes((1, 0, 2), flipped)])
     cell, direction, capture = np.unravel_index(np.arange(rows * columns * 6), (rows * columns, 3, 2))
     to_game = np.stack(
-        [(cells[cell] * 6 + first + direction) * 2 + capture for cells, first in ((here, 0), (flipped, 3))]
+        [(cells[cell] * 6 + first + direction) * 2 + capture for cells, first in ((identity, 0), (flipped, 3))]
     )
     mirrored = turn("left_right", rows, columns)
     image = (mirrored[cell] * 3 + 2 - direction) * 2 + capture
@@ -46,7 +46,7 @@ def _breakthrough_heuristic(rows: int, columns: int) -> Heuristic:
     target = np.minimum(row + 1, rows - 1) * columns + np.clip(column + way - 1, 0, columns - 1)
     fixed = _WIN * (row == rows - 2) + _ADVANCE * (row + 1) + _LEAVE_HOME * (row == 0)
     stopped = np.pad(_STOP, (1, rows))
-    taken = capture * (_CAPTURE + stopped[row + 1])
+    capture_worth = capture * (_CAPTURE + stopped[row + 1])
     # Relations [from, to]: the cell "from" is diagonally above or below the cell "to", or a piece on it could stop a
     # runner.
     cell_row, cell_column = np.divmod(np.arange(cells), columns)
@@ -60,7 +60,7 @@ def _breakthrough_heuristic(rows: int, columns: int) -> Heuristic:
         defenders = (me @ from_below)[:, target] - (way != 1)  # the moving piece does not defend its target
         free = (other @ ahead)[:, target] == 0
         danger = np.where(attackers == 0, 0.0, np.where(defenders < attackers, _LOST, _TRADED))
-        return np.where(mask, fixed + taken + danger + (_RUN + row) * free, 0.0).astype(np.float32)
+        return np.where(mask, fixed + capture_worth + danger + (_RUN + row) * free, 0.0).astype(np.float32)
 
     return prefer
 
@@ -122,7 +122,7 @@ def _show(games: NDArray[np.void], slots: Indices, seats: Seats, views: NDArray[
 @inlined
 def _allow(game: np.void, mover: int) -> bool:
     """Open the mover's legal actions; return whether there are any."""
-    board, found = game["pieces"][:: 1 - 2 * mover], False
+    board, can_move = game["pieces"][:: 1 - 2 * mover], False
     rows, columns = board.shape
     game["open"][:] = 0
     for row in range(rows - 1):
@@ -131,8 +131,8 @@ def _allow(game: np.void, mover: int) -> bool:
                 for way in range(_WAYS):
                     aside = column + way - 1
                     if 0 <= aside < columns and board[row + 1, aside] != mover:
-                        taken = board[row + 1, aside] != EMPTY
-                        if not taken or way != 1:
-                            game["open"][((row * columns + column) * _WAYS + way) * 2 + taken] = 1
-                            found = True
-    return found
+                        captures = board[row + 1, aside] != EMPTY
+                        if not captures or way != 1:
+                            game["open"][((row * columns + column) * _WAYS + way) * 2 + captures] = 1
+                            can_move = True
+    return can_move

@@ -53,10 +53,7 @@ CODECS: dict[str, Callable[..., Codec]] = {
     "tic_tac_toe": tic_tac_toe,
     "ultimate_tic_tac_toe": ultimate_tic_tac_toe,
 }
-"""Codecs by OpenSpiel's name.
-
-A codec's arguments are the game options that change its layout.
-"""
+"""Codecs by OpenSpiel's name. A codec's arguments are the game options that change its layout."""
 
 _HARMLESS = frozenset(
     {
@@ -85,10 +82,7 @@ A function's arguments are the game options that our rules support. If other opt
 
 
 def open_table(config: GameConfig, slots: int) -> Table:
-    """Return a table for ``slots`` games of a configuration.
-
-    Raises ``UnknownGame`` or ``UnknownPlugin``.
-    """
+    """Return a table for ``slots`` games of a configuration. Raises ``UnknownGame`` or ``UnknownPlugin``."""
     table = _open(config, slots)
     if config.outcome_scale not in (None, table.spec.outcome_scale):
         raise UnknownGame(
@@ -138,19 +132,17 @@ def bots_of(config: GameConfig) -> tuple[str, ...]:
     The game's bots come first, weakest first, then the configured ones. Raises ``UnknownGame``, also when a configured
     bot has the name of one of the game's bots.
     """
-    theirs = open_table(config, slots=0).spec.bots
-    if taken := sorted({*theirs} & {*config.bots}):
+    game_bots = open_table(config, slots=0).spec.bots
+    if duplicates := sorted({*game_bots} & {*config.bots}):
         raise UnknownGame(
-            f"{config.game} has a bot {taken[0]!r} of its own.", hint=f"Rename games.{config.key}.bots.{taken[0]}."
+            f"{config.game} has a bot {duplicates[0]!r} of its own.",
+            hint=f"Rename games.{config.key}.bots.{duplicates[0]}.",
         )
-    return (*theirs, *config.bots)
+    return (*game_bots, *config.bots)
 
 
 def checker_for(config: GameConfig) -> Checker:
-    """Return the parity checker of a configuration.
-
-    Raises ``UnknownGame`` or ``UnknownPlugin``.
-    """
+    """Return the parity checker of a configuration. Raises ``UnknownGame`` or ``UnknownPlugin``."""
     import_modules(config.imports)
     if is_own(config.game):
         return own_checker(config)
@@ -198,19 +190,13 @@ def own_shogi(config: GameConfig) -> ShogiRules | None:
 
 
 def openspiel_rules(config: GameConfig) -> Rules:
-    """Load a configuration's OpenSpiel game with the codec of its game.
-
-    Raises ``UnknownGame``.
-    """
+    """Load a configuration's OpenSpiel game with the codec of its game. Raises ``UnknownGame``."""
     loaded = load_game(config.game, config.players)
     return Rules(loaded, config.game, _codec_for(loaded), config.outcome_scale, config.observation)
 
 
 def _codec_for(game: Any) -> Codec | None:
-    """Return the codec of a loaded game, or None.
-
-    None means that no codec supports the game and its options.
-    """
+    """Return the codec of a loaded game, or None if no codec supports the game and its options."""
     make = CODECS.get(game.get_type().short_name)
     options = None if make is None else _options_for(make, game, _HARMLESS)
     return None if make is None or options is None else make(**options)
@@ -222,11 +208,11 @@ def _options_for(make: Callable[..., Any], game: Any, harmless: frozenset[str] =
     Return None if any other option differs from its default, except for the ``harmless`` ones.
     """
     options = game.get_parameters()
-    known = {option: options[option] for option in signature(make).parameters if option in options}
-    usual = pyspiel.load_game(game.get_type().short_name, known).get_parameters()
+    supported = {option: options[option] for option in signature(make).parameters if option in options}
+    usual = pyspiel.load_game(game.get_type().short_name, supported).get_parameters()
     if any(value != usual[option] for option, value in options.items() if option not in harmless):
         return None
-    return known
+    return supported
 
 
 def _name(config: GameConfig) -> str:

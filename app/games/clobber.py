@@ -12,10 +12,7 @@ from app.games.table import Indices, Symmetry
 
 
 def clobber(rows: int = 5, columns: int = 6) -> Codec:
-    """Encode planes of own, opponent's and empty cells.
-
-    Actions are cell x (up, right, down, left).
-    """
+    """Encode planes of own, opponent's and empty cells. Actions are cell x (up, right, down, left)."""
     views = np.tile(planes((0, 1, 2), np.arange(rows * columns)), (2, 1))
     actions = rows * columns * 4
     symmetries: tuple[Symmetry, ...] = ()
@@ -53,10 +50,7 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 
 @inlined
 def _take(game: np.void, action: int, limit: int) -> None:
-    """Take a piece next to one of the mover's.
-
-    The game ends if the other seat cannot move, or at the limit.
-    """
+    """Take a piece next to one of the mover's. The game ends if the other seat cannot move, or at the limit."""
     mover, played, pieces = int(game["mover"]), write_move(game, action), game["pieces"]
     cell, way = action // len(_STEPS), action % len(_STEPS)
     row, column = cell // pieces.shape[1], cell % pieces.shape[1]
@@ -71,7 +65,7 @@ def _take(game: np.void, action: int, limit: int) -> None:
 @inlined
 def _allow(game: np.void, mover: int) -> bool:
     """Open the mover's legal actions; return whether there are any."""
-    pieces, found = game["pieces"], False
+    pieces, can_move = game["pieces"], False
     rows, columns = pieces.shape
     for row in range(rows):
         for column in range(columns):
@@ -80,5 +74,5 @@ def _allow(game: np.void, mover: int) -> bool:
                 legal = pieces[row, column] == mover and 0 <= beside < rows and 0 <= aside < columns
                 legal = legal and pieces[beside, aside] == 1 - mover
                 game["open"][(row * columns + column) * len(_STEPS) + way] = legal
-                found |= legal
-    return found
+                can_move |= legal
+    return can_move

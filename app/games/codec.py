@@ -14,10 +14,7 @@ Encode = Callable[[Floats, Seats], Observations]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codec:
-    """A game's encoding from the observing seat's perspective.
-
-    Every seat sees the game facing the same way.
-    """
+    """A game's encoding from the observing seat's perspective. Every seat sees the game facing the same way."""
 
     size: int  # features of an observation, D
     encode: Encode  # the game's tensors [N, R] and the observing seats [N] to observations [N, D]
@@ -46,10 +43,7 @@ class Codec:
         decisive: bool,
         outcomes: tuple[float, ...] = (1.0, -1.0, 1.0),
     ) -> TableSpec:
-        """Return the game's description with a given version of its rules.
-
-        ``outcomes`` are the scale, the lowest and the highest outcome (see ``TableSpec``).
-        """
+        """Return the game's description; ``outcomes`` are the scale, the lowest and the highest (see ``TableSpec``)."""
         scale, lowest, highest = outcomes
         players, actions = self.to_game.shape
         levels = {} if self.heuristic is None else {HEURISTIC: self.heuristic}
@@ -78,10 +72,7 @@ def identical(players: int, actions: int) -> Indices:
 
 
 def gather(views: Indices) -> Encode:
-    """Return an encoder that picks features of the game's tensor.
-
-    ``views`` [P, D] holds each seat's feature indices.
-    """
+    """Return an encoder that picks the features of the game's tensor that ``views`` [P, D] has for each seat."""
     if (views == views[0]).all():
         return lambda raw, _seats: raw[:, views[0]].astype(np.uint8)
 
@@ -97,10 +88,7 @@ def gather(views: Indices) -> Encode:
 
 
 def planes(order: Sequence[int], cells: Indices) -> Indices:
-    """Return the feature indices of planes in ``order``.
-
-    Each plane has its cells in the order ``cells``.
-    """
+    """Return the feature indices of planes in ``order``. Each plane has its cells in the order ``cells``."""
     return (np.asarray(order, dtype=np.int64)[:, None] * len(cells) + cells[None, :]).ravel()
 
 
@@ -113,17 +101,11 @@ TURNS: dict[str, Callable[[Indices], Indices]] = {
     "quarter_turn": np.rot90,
     "three_quarter_turn": lambda grid: np.rot90(grid, 3),
 }
-"""Symmetries of a square, as operations on a grid of cell numbers.
-
-The identity is left out.
-"""
+"""Symmetries of a square, as operations on a grid of cell numbers. The identity is left out."""
 
 
 def turn(name: str, rows: int, columns: int) -> Indices:
-    """Return the original cell of each cell of a turned grid.
-
-    The result is [rows x columns].
-    """
+    """Return the original cell of each cell of a turned grid. The result is [rows x columns]."""
     return np.ascontiguousarray(TURNS[name](np.arange(rows * columns).reshape(rows, columns))).ravel()
 
 
@@ -133,10 +115,7 @@ def symmetry(name: str, observation: Indices, action: Indices) -> Symmetry:
 
 
 def square_symmetries(names: Iterable[str], side: int, count: int, *, passing: bool = False) -> tuple[Symmetry, ...]:
-    """Build symmetries of ``count`` square planes.
-
-    Actions are cells, then a pass if ``passing``.
-    """
+    """Build symmetries of ``count`` square planes. Actions are cells, then a pass if ``passing``."""
 
     def build(name: str) -> Symmetry:
         cells = turn(name, side, side)

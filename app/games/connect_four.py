@@ -18,10 +18,7 @@ IN_A_ROW = 4
 
 
 def connect_four(rows: int = ROWS, columns: int = COLUMNS) -> Codec:
-    """Encode planes of own, opponent's and empty cells, lowest row first.
-
-    An action is a column.
-    """
+    """Encode planes of own, opponent's and empty cells, lowest row first. An action is a column."""
     cells = np.arange(rows * columns)
     views = np.stack([planes((0, 1, 2), cells), planes((1, 0, 2), cells)])
     mirror = symmetry("left_right", planes((0, 1, 2), turn("left_right", rows, columns)), np.arange(columns)[::-1])
@@ -34,10 +31,7 @@ _OPEN_LINE, _STONE = 0.1, 0.3  # worth of a line without the opponent's stones, 
 
 
 def _heuristic(rows: int, columns: int) -> Heuristic:
-    """Prefer to win, then block, then avoid helping the opponent.
-
-    Otherwise build open lines.
-    """
+    """Prefer to win, then block, then avoid helping the opponent. Otherwise build open lines."""
     cells = rows * columns
     lines = _lines(rows, columns)
 
@@ -51,11 +45,11 @@ def _heuristic(rows: int, columns: int) -> Heuristic:
         i_win = empty * (((mine == IN_A_ROW - 1) & (theirs == 0)) @ lines > 0)
         they_win = empty * (((theirs == IN_A_ROW - 1) & (mine == 0)) @ lines > 0)
         built = (building(mine) * (theirs == 0) + building(theirs) * (mine == 0)) @ lines
-        here = _WIN * i_win + _BLOCK * they_win + built
+        preference = _WIN * i_win + _BLOCK * they_win + built
         leaving = np.pad(_GIVE * they_win + _WASTE * i_win, ((0, 0), (0, columns)))
         height = rows - empty.reshape(-1, rows, columns).sum(axis=1).astype(np.int64)
         landing = height * columns + np.arange(columns)  # the cell that a stone in each column falls to
-        chosen = np.take_along_axis(here, np.minimum(landing, cells - 1), axis=1)
+        chosen = np.take_along_axis(preference, np.minimum(landing, cells - 1), axis=1)
         next_up = np.take_along_axis(leaving, np.minimum(landing + columns, cells + columns - 1), axis=1)
         return np.where(mask, chosen + next_up, np.float32(0)).astype(np.float32)
 
@@ -65,15 +59,15 @@ def _heuristic(rows: int, columns: int) -> Heuristic:
 def _lines(rows: int, columns: int) -> Floats:
     """Return the lines of four as masks [L, rows x columns]."""
     last = IN_A_ROW - 1
-    found = [
+    lines = [
         [(row + k * up) * columns + column + k * right for k in range(IN_A_ROW)]
         for up, right in ((0, 1), (1, 0), (1, 1), (1, -1))
         for row in range(rows - last * up)
         for column in range(columns)
         if 0 <= column + last * right < columns
     ]
-    incidence = np.zeros((len(found), rows * columns), dtype=np.float32)
-    np.put_along_axis(incidence, np.array(found), 1, axis=1)
+    incidence = np.zeros((len(lines), rows * columns), dtype=np.float32)
+    np.put_along_axis(incidence, np.array(lines), 1, axis=1)
     return incidence
 
 
@@ -97,10 +91,7 @@ def _play(games: NDArray[np.void], slots: Indices, columns: Indices, limit: int)
 
 @inlined
 def _drop(game: np.void, column: int, limit: int) -> None:
-    """Drop the mover's stone into an open column.
-
-    The game ends if it is won or full, or at the limit.
-    """
+    """Drop the mover's stone into an open column. The game ends if it is won or full, or at the limit."""
     mover, row, played = int(game["mover"]), int(game["heights"][column]), write_move(game, column)
     game["heights"][column] = row + 1
     game["open"][column] = row + 1 < ROWS
@@ -130,10 +121,7 @@ def _show(games: NDArray[np.void], slots: Indices, seats: Seats, views: NDArray[
 
 @kernel
 def has_four(stones: int) -> bool:
-    """Return whether cells hold a line of four.
-
-    The cell in row r, column c is bit 8 r + c.
-    """
+    """Return whether cells hold a line of four. The cell in row r, column c is bit 8 r + c."""
     for step in (1, _ROW - 1, _ROW, _ROW + 1):
         pairs = stones & stones >> step
         if pairs & pairs >> 2 * step:

@@ -45,10 +45,7 @@ A word is the position's key times 16, plus the facts. Threads may share the wor
 
 
 class ConnectFourSolver:
-    """Solver of positions on the usual 6 x 7 cells.
-
-    See ``solver.Solver``. Threads may share a solver.
-    """
+    """Solver of positions on the usual 6 x 7 cells. See ``solver.Solver``. Threads may share a solver."""
 
     lengths = (8, 34)
 
@@ -57,8 +54,8 @@ class ConnectFourSolver:
 
     def values(self, history: Sequence[int]) -> dict[int, int]:
         """See ``solver.Solver.values``."""
-        found = _values(*_position(history), self._entries).tolist()
-        return {column: value for column, value in enumerate(found) if value != _ILLEGAL}
+        by_column = _values(*_position(history), self._entries).tolist()
+        return {column: value for column, value in enumerate(by_column) if value != _ILLEGAL}
 
     def optimal(self, history: Sequence[int]) -> frozenset[int]:
         """See ``solver.Solver.optimal``."""
@@ -79,10 +76,7 @@ def _position(history: Sequence[int]) -> tuple[int, int]:
 
 @kernel
 def _values(mine: int, stones: int, entries: Entries) -> NDArray[np.int8]:
-    """Return the value of each column [7] for the mover.
-
-    1 is a win, 0 a draw, -1 a loss, and -2 a full column.
-    """
+    """Return the value of each column [7] for the mover. 1 is a win, 0 a draw, -1 a loss, and -2 a full column."""
     values = np.full(COLUMNS, _ILLEGAL, dtype=np.int8)
     for column in range(COLUMNS):
         move = _cell(stones, column)
@@ -96,28 +90,22 @@ def _values(mine: int, stones: int, entries: Entries) -> NDArray[np.int8]:
 
 @kernel
 def _optimal(mine: int, stones: int, entries: Entries) -> NDArray[np.bool_]:
-    """Return which columns [7] keep the position's value.
-
-    The search does not find out how much worse the other columns are.
-    """
-    kept = np.zeros(COLUMNS, dtype=np.bool_)
+    """Return which columns [7] keep the position's value, but not how much worse the others are."""
+    is_optimal = np.zeros(COLUMNS, dtype=np.bool_)
     for goal in (1, 0):
         for column in range(COLUMNS):
             move = _cell(stones, column)
-            kept[column] = move != 0 and _keeps(mine, stones, move, goal, entries)
-        if kept.any():
-            return kept
+            is_optimal[column] = move != 0 and _keeps(mine, stones, move, goal, entries)
+        if is_optimal.any():
+            return is_optimal
     for column in range(COLUMNS):
-        kept[column] = _cell(stones, column) != 0
-    return kept
+        is_optimal[column] = _cell(stones, column) != 0
+    return is_optimal
 
 
 @kernel
 def _keeps(mine: int, stones: int, move: int, goal: int, entries: Entries) -> bool:
-    """Return whether the mover gets at least ``goal`` by a move.
-
-    The goal 1 is a win, 0 a draw.
-    """
+    """Return whether the mover gets at least ``goal`` by a move. The goal 1 is a win, 0 a draw."""
     theirs, after = mine ^ stones, stones | move
     if _completing(mine, stones) & move:
         return True
@@ -146,11 +134,11 @@ def _reaches(mine: int, stones: int, goal: int, entries: Entries) -> bool:
     moves, queues = np.empty(CELLS, dtype=np.int64), np.empty(CELLS, dtype=np.int64)
     depth = 0
     while True:
-        wanted = goal ^ depth & 1
+        goal_here = goal ^ depth & 1
         safe = _safe(mine, stones)
-        answer = _seen(mine, stones, safe, wanted, entries)
+        answer = _answer_without_search(mine, stones, safe, goal_here, entries)
         if answer == _UNKNOWN:
-            queue = _ordered(mine, stones, safe, wanted, entries)
+            queue = _order_columns(mine, stones, safe, goal_here, entries)
             if queue > 0:
                 movers[depth], boards[depth], moves[depth], queues[depth] = mine, stones, safe, queue
             else:
@@ -179,10 +167,7 @@ def _safe(mine: int, stones: int) -> int:
 
 @inlined
 def _safe_from(threats: int, stones: int) -> int:
-    """Return the playable cells that allow the opponent no immediate win.
-
-    ``threats`` are the opponent's winning cells.
-    """
+    """Return the playable cells that allow the opponent, whose winning cells are ``threats``, no immediate win."""
     safe = _next_cells(stones)
     forced = safe & threats
     if forced:
@@ -191,32 +176,29 @@ def _safe_from(threats: int, stones: int) -> int:
 
 
 @inlined
-def _seen(mine: int, stones: int, safe: int, wanted: int, entries: Entries) -> int:
-    """Return whether the mover reaches its goal, as known without search.
-
-    Return ``_UNKNOWN`` if only a search can tell.
-    """
+def _answer_without_search(mine: int, stones: int, safe: int, goal: int, entries: Entries) -> int:
+    """Return whether the mover reaches its goal; ``_UNKNOWN`` if only a search can tell."""
     if safe == 0:
         return _NO
     empty = _BOARD ^ stones
     left = _count(empty)
     if left <= 2:  # the mover's stone wins nothing, and is safe
-        return _YES if wanted == 0 else _NO
+        return _YES if goal == 0 else _NO
     if left % 2 == 0:
         # The first seat is to move. The second seat can answer each stone with one above it, and so gets every even
         # row. The number of columns whose next cell is in an even row is even: the second seat answers a stone in one
         # of them with a stone in another. So the first seat gets at most these cells and the odd rows.
         either = _next_cells(stones) & _EVEN_ROWS
         if not _four(mine | empty & _ODD_ROWS | either):
-            if wanted == 1:
+            if goal == 1:
                 return _NO
             if _four(mine ^ stones | empty & _EVEN_ROWS & ~either):
                 return _NO
-    return _stored(mine + stones, wanted, entries)
+    return _stored_answer(mine + stones, goal, entries)
 
 
 @inlined
-def _ordered(mine: int, stones: int, safe: int, wanted: int, entries: Entries) -> int:
+def _order_columns(mine: int, stones: int, safe: int, goal: int, entries: Entries) -> int:
     """Return the columns of safe cells, best first, 3 bits each.
 
     Each number is a column plus 1. Columns are ordered by threats made, then from the centre. Moves that the entries
@@ -229,55 +211,49 @@ def _ordered(mine: int, stones: int, safe: int, wanted: int, entries: Entries) -
         if move == 0:
             continue
         after = stones | move
-        answer = _stored((mine ^ stones) + after, 1 - wanted, entries)
+        answer = _stored_answer((mine ^ stones) + after, 1 - goal, entries)
         if answer == _YES:
             continue
         threats = _completing(mine | move, after)
         replies = _safe_from(threats, after)
         if answer == _NO or replies == 0:
             return -1
-        score, place = _count(threats), count
-        while place > 0 and scores[place - 1] < score:
-            scores[place] = scores[place - 1]
-            place -= 1
-        scores[place] = score
-        before = (1 << 3 * place) - 1
-        queue = queue & before | column + 1 << 3 * place | (queue & ~before) << 3
+        score, rank = _count(threats), count
+        while rank > 0 and scores[rank - 1] < score:
+            scores[rank] = scores[rank - 1]
+            rank -= 1
+        scores[rank] = score
+        before = (1 << 3 * rank) - 1
+        queue = queue & before | column + 1 << 3 * rank | (queue & ~before) << 3
         count += 1
     return queue
 
 
 @inlined
-def _stored(key: int, wanted: int, entries: Entries) -> int:
-    """Return the stored answer for a position, ``_UNKNOWN`` if missing.
-
-    The key is the mover's stones plus all stones.
-    """
-    entry = entries[_place(key)]
+def _stored_answer(key: int, goal: int, entries: Entries) -> int:
+    """Return the answer stored under a key, the mover's stones plus all stones; ``_UNKNOWN`` if missing."""
+    entry = entries[_index_of(key)]
     if entry >> 4 != key:
         return _UNKNOWN
-    return int(entry >> 2 * wanted & 3) - 1
+    return int(entry >> 2 * goal & 3) - 1
 
 
 @inlined
-def _remember(key: int, wanted: int, answer: int, entries: Entries) -> None:
+def _remember(key: int, goal: int, answer: int, entries: Entries) -> None:
     """Add an answer to a position's entry, or replace another position's."""
-    place = _place(key)
-    entry = entries[place]
-    entries[place] = (entry if entry >> 4 == key else key << 4) | _FACTS[wanted, answer]
+    index = _index_of(key)
+    entry = entries[index]
+    entries[index] = (entry if entry >> 4 == key else key << 4) | _FACTS[goal, answer]
 
 
 @inlined
-def _place(key: int) -> int:
+def _index_of(key: int) -> int:
     return int(np.int64(np.uint64(key) * _SPREAD >> _SHIFT))
 
 
 @inlined
 def _cell(stones: int, column: int) -> int:
-    """Return the cell that a stone in a column falls to.
-
-    Return 0 if the column is full.
-    """
+    """Return the cell that a stone in a column falls to. Return 0 if the column is full."""
     return _next_cells(stones) & _CELLS_OF_COLUMN << _COLUMN * column
 
 
@@ -289,27 +265,24 @@ def _next_cells(stones: int) -> int:
 
 @inlined
 def _completing(mine: int, stones: int) -> int:
-    """Return the empty cells that would complete a line of ``mine``.
-
-    Cells that no stone can fall to yet are included.
-    """
-    found = mine << 1 & mine << 2 & mine << 3
+    """Return the empty cells, reachable yet or not, that would complete a line of ``mine``."""
+    completing = mine << 1 & mine << 2 & mine << 3
     for step in (_COLUMN - 1, _COLUMN, _COLUMN + 1):
         pairs = mine << step & mine << 2 * step
-        found |= pairs & (mine << 3 * step | mine >> step)
+        completing |= pairs & (mine << 3 * step | mine >> step)
         pairs = mine >> step & mine >> 2 * step
-        found |= pairs & (mine << step | mine >> 3 * step)
-    return found & (_BOARD ^ stones)
+        completing |= pairs & (mine << step | mine >> 3 * step)
+    return completing & (_BOARD ^ stones)
 
 
 @inlined
 def _four(cells: int) -> bool:
     """Return whether cells hold a line of four."""
-    found = 0
+    fours = 0
     for step in (1, _COLUMN - 1, _COLUMN, _COLUMN + 1):
         pairs = cells & cells >> step
-        found |= pairs & pairs >> 2 * step
-    return found != 0
+        fours |= pairs & pairs >> 2 * step
+    return fours != 0
 
 
 @inlined

@@ -76,10 +76,7 @@ class Game:
     Set it if nothing is drawn or hidden, and ``copy.deepcopy`` of an object copies its game.
     """
     checker: ClassVar[Callable[[], Checker] | None] = None
-    """Maker of a user-defined parity checker.
-
-    Without it, this class plays recorded games again.
-    """
+    """Maker of a user-defined parity checker. Without it, this class plays recorded games again."""
 
     def reset(self, rng: Random) -> None:
         """Begin a game; ``rng`` is the source of all its chance."""
@@ -98,17 +95,11 @@ class Game:
         raise NotImplementedError
 
     def observe(self, seat: int) -> ArrayLike:
-        """Return a seat's observation: D numbers, or planes [C, H, W].
-
-        Seats in equivalent positions see the same.
-        """
+        """Return a seat's observation: D numbers, or planes [C, H, W]. Seats in equivalent positions see the same."""
         raise NotImplementedError
 
     def returns(self) -> Sequence[float]:
-        """Return each seat's outcome of a finished game.
-
-        Their sum is 0, and none is beyond ``outcome_scale`` or its negative.
-        """
+        """Return each seat's outcome of a finished game; their sum is 0, none is beyond ``outcome_scale``."""
         raise NotImplementedError
 
     def cut_off(self) -> bool:
@@ -117,20 +108,14 @@ class Game:
 
 
 ENDLESS = 100_000
-"""Moves after which a game without a move limit counts as endless.
-
-Otherwise forced moves could go on for ever.
-"""
+"""Moves after which a game without a move limit counts as endless. Otherwise forced moves could go on for ever."""
 
 METHODS = ("reset", "seat", "legal", "play", "observe", "returns")
 """Methods that a game has to define."""
 
 
 def game_spec(game: type[Game], name: str) -> TableSpec:
-    """Return the description of a class's games.
-
-    Messages call the game ``name``. Raises ``BrokenGame``.
-    """
+    """Return the description of a class's games. Messages call the game ``name``. Raises ``BrokenGame``."""
     if unknown := misspelt(game, Game):
         raise BrokenGame(f"{name}.{unknown[0]} is nothing that a game has.", hint=misspelling_hint(*unknown))
     for method in METHODS:
@@ -184,7 +169,7 @@ def _is_dealt(game: type[Game]) -> bool:
 def _divisor(scale: Any) -> Any:
     """Return a list or an array of numbers as a tuple."""
     several = isinstance(scale, list | tuple | np.ndarray)
-    return tuple(one.item() if isinstance(one, np.generic) else one for one in scale) if several else scale
+    return tuple(number.item() if isinstance(number, np.generic) else number for number in scale) if several else scale
 
 
 class GameTable(Table):
@@ -217,7 +202,7 @@ class GameTable(Table):
         self._mask = np.zeros((slots, spec.actions), dtype=np.bool_)
         self._returns = np.zeros((slots, spec.players), dtype=np.float32)
         self._truncated = np.zeros(slots, dtype=np.bool_)
-        self._games = [self._called(slot, "__init__", make) for slot in range(slots)]
+        self._games = [self._call(slot, "__init__", make) for slot in range(slots)]
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
         """See ``Table.reset``."""
@@ -227,7 +212,7 @@ class GameTable(Table):
         self._truncated[slots] = False
         for slot, seed in zip(slots.tolist(), seeds, strict=True):
             self._seeds[slot], self._histories[slot] = int(seed), []
-            self._called(slot, "reset", self._games[slot].reset, Random(int(seed)))
+            self._call(slot, "reset", self._games[slot].reset, Random(int(seed)))
             self._settle(slot)
 
     def seats(self) -> Seats:
@@ -241,11 +226,12 @@ class GameTable(Table):
     def view(self, slots: Indices, seats: Seats) -> Observations:
         """See ``Table.view``."""
         shape = (len(slots), self.spec.observation_size)
-        seen: NDArray[Any] = np.empty(shape, dtype=self.spec.observation_type)
-        with np.errstate(invalid="ignore", over="ignore"):  # numbers that do not fit are reported by _seen
+        views: NDArray[Any] = np.empty(shape, dtype=self.spec.observation_type)
+        with np.errstate(invalid="ignore", over="ignore"):  # numbers that do not fit are reported by _checked
             for row, slot, seat in zip(range(len(slots)), slots.tolist(), seats.tolist(), strict=True):
-                seen[row] = self._seen(slot, seat, self._called(slot, "observe", self._games[slot].observe, seat))
-        return seen
+                observation = self._call(slot, "observe", self._games[slot].observe, seat)
+                views[row] = self._checked(slot, seat, observation)
+        return views
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
         """See ``Table.step``."""
@@ -260,7 +246,7 @@ class GameTable(Table):
     def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:
         """See ``Table.copy_from``."""
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
-            self._games[target] = other._called(source, "__deepcopy__", deepcopy, other._games[source])
+            self._games[target] = other._call(source, "__deepcopy__", deepcopy, other._games[source])
             self._seeds[target], self._histories[target] = other._seeds[source], other._histories[source].copy()
         for name in ("_seats", "_mask", "_returns", "_truncated"):
             getattr(self, name)[targets] = getattr(other, name)[sources]
@@ -274,20 +260,17 @@ class GameTable(Table):
         return self._truncated.copy()
 
     def history(self, slot: int) -> list[int]:
-        """See ``Table.history``.
-
-        Chance is not in it, because the seed decides chance.
-        """
+        """See ``Table.history``. Chance is not in it, because the seed decides chance."""
         return self._histories[slot].copy()
 
     def _play(self, slot: int, action: int) -> None:
-        self._called(slot, "play", self._games[slot].play, action)
+        self._call(slot, "play", self._games[slot].play, action)
         self._histories[slot].append(action)
 
     def _settle(self, slot: int) -> None:
         """Play forced moves until a seat has a choice, or the end."""
         game = self._games[slot]
-        while (seat := self._called(slot, "seat", game.seat)) is not None:
+        while (seat := self._call(slot, "seat", game.seat)) is not None:
             if not _is_number(seat, self.spec.players):
                 hint = f"Return a seat from 0 to {self.spec.players - 1}, or None once the game is over."
                 self._fail(slot, "seat()", f"returned {seat!r}", hint)
@@ -304,63 +287,60 @@ class GameTable(Table):
                 return
             self._play(slot, legal[0])
         else:
-            self._truncated[slot] = bool(self._called(slot, "cut_off", game.cut_off))
+            self._truncated[slot] = bool(self._call(slot, "cut_off", game.cut_off))
             if not self._truncated[slot]:
                 self._returns[slot] = self._outcome(slot)
         self._seats[slot] = FINISHED
         self._mask[slot] = False
 
     def _legal(self, slot: int) -> list[int]:
-        given = self._called(slot, "legal", lambda: list(self._games[slot].legal()))
-        if not given:
+        actions = self._call(slot, "legal", lambda: list(self._games[slot].legal()))
+        if not actions:
             self._fail(slot, "legal()", "returned no action", "Return at least one, or let seat() return None.")
-        plain = set(map(type, given)) == {int}  # the usual case, checked without a call for each action
-        numbers = plain or all(_is_number(action, self.spec.actions) for action in given)
-        if not numbers or not 0 <= min(given) <= max(given) < self.spec.actions:
+        plain = set(map(type, actions)) == {int}  # the usual case, checked without a call for each action
+        numbers = plain or all(_is_number(action, self.spec.actions) for action in actions)
+        if not numbers or not 0 <= min(actions) <= max(actions) < self.spec.actions:
             hint = f"Return the numbers of the legal actions, from 0 to {self.spec.actions - 1}, and no mask."
-            self._fail(slot, "legal()", f"returned {given!r}", hint)
-        if len(set(given)) < len(given):
-            self._fail(slot, "legal()", f"returned {given!r}", "Return each action once.")
-        return given if plain else [int(action) for action in given]
+            self._fail(slot, "legal()", f"returned {actions!r}", hint)
+        if len(set(actions)) < len(actions):
+            self._fail(slot, "legal()", f"returned {actions!r}", "Return each action once.")
+        return actions if plain else [int(action) for action in actions]
 
-    def _seen(self, slot: int, seat: int, given: Any) -> NDArray[Any]:
+    def _checked(self, slot: int, seat: int, observation: Any) -> NDArray[Any]:
         size, kind, call = self.spec.observation_size, self.spec.observation_type, f"observe({seat})"
         try:
-            seen = np.asarray(given)
-            typed = seen.astype(kind).reshape(-1)
+            array = np.asarray(observation)
+            typed = array.astype(kind).reshape(-1)
         except (TypeError, ValueError) as error:
             self._fail(slot, call, f"returned no numbers ({error})", "Return a list or an array of numbers.")
-        if seen.size != size:
-            self._fail(slot, call, f"returned {seen.size} numbers", f"Return {size}, or change observation_size.")
+        if array.size != size:
+            self._fail(slot, call, f"returned {array.size} numbers", f"Return {size}, or change observation_size.")
         if kind is np.float32 and not np.isfinite(typed).all():
             index = int(np.isfinite(typed).argmin())
             self._fail(slot, call, f"returned {typed[index]} at index {index}", "Look for divisions by 0.")
-        if kind is np.uint8 and seen.dtype != np.uint8 and (seen.reshape(-1) != typed).any():
+        if kind is np.uint8 and array.dtype != np.uint8 and (array.reshape(-1) != typed).any():
             hint = "Return whole numbers from 0 to 255, or set observation_type = numpy.float32."
             self._fail(slot, call, "returned a number that uint8 does not hold", hint)
         return typed
 
     def _outcome(self, slot: int) -> Floats:
-        given = self._called(slot, "returns", self._games[slot].returns)
+        returns = self._call(slot, "returns", self._games[slot].returns)
         try:
-            outcome = np.asarray(given, dtype=np.float32) / np.float32(self.spec.outcome_scale)
+            outcome = np.asarray(returns, dtype=np.float32) / np.float32(self.spec.outcome_scale)
         except (TypeError, ValueError):
             outcome = np.empty(0, dtype=np.float32)
         if outcome.shape != (self.spec.players,):
-            self._fail(slot, "returns()", f"returned {given!r}", f"Return {self.spec.players} numbers, one a seat.")
+            self._fail(slot, "returns()", f"returned {returns!r}", f"Return {self.spec.players} numbers, one a seat.")
         if not np.abs(outcome).max() <= 1 + TOLERANCE or abs(outcome.sum()) > TOLERANCE:
             hint = (
                 "Their sum has to be 0: subtract their mean. None may be beyond outcome_scale, here "
                 f"{self.spec.outcome_scale:g}: set it to the largest possible outcome."
             )
-            self._fail(slot, "returns()", f"returned {given!r}", hint)
+            self._fail(slot, "returns()", f"returned {returns!r}", hint)
         return outcome
 
-    def _called(self, slot: int, method: str, function: Callable[..., R], *arguments: Any) -> R:
-        """Call a method of a slot's game.
-
-        Raises ``BrokenGame`` if the method raises.
-        """
+    def _call(self, slot: int, method: str, function: Callable[..., R], *arguments: Any) -> R:
+        """Call a method of a slot's game. Raises ``BrokenGame`` if the method raises."""
         try:
             return function(*arguments)
         except Exception as error:  # a user's method may raise anything

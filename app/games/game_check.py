@@ -122,13 +122,10 @@ class _Trial:
         self._config, self._table, self._spec = config, table, table.spec
         self._games = [_Played(seed) for seed in seeds]
         self._rng = np.random.default_rng(seeds[0])
-        self._found: dict[str, Finding] = {}
+        self._findings: dict[str, Finding] = {}
 
     def run(self) -> list[Finding]:
-        """Check one rule after the other.
-
-        Rules about finished games are checked only if all games ended.
-        """
+        """Check one rule after the other. Rules about finished games are checked only if all games ended."""
         self._part("reset", self._check_seeds)
         if self._part("play", self._play):
             self._part("outcomes", self._check_outcomes)
@@ -139,7 +136,7 @@ class _Trial:
             self._part("truncation", self._check_truncation)
             self._part("symmetries", self._check_symmetries)
             self._part("heuristics", self._check_heuristics)
-        return list(self._found.values())
+        return list(self._findings.values())
 
     def outcomes(self) -> tuple[float, float] | None:
         """Return the range of a seat's outcomes in games that ended."""
@@ -165,7 +162,7 @@ class _Trial:
     def _find(self, rule: str, what: str, hint: str, game: _Played | None = None) -> None:
         """Add the first fault against a rule."""
         where = rule if game is None else f"{rule} (seed {game.seed}, decision {len(game.actions)})"
-        self._found.setdefault(rule, Finding(where, what, hint))
+        self._findings.setdefault(rule, Finding(where, what, hint))
 
     def _check_seeds(self) -> None:
         if len(self._games) < 2:
@@ -177,10 +174,7 @@ class _Trial:
         self._find("reset", "reset() took 1 seed for 2 slots.", "Raise ValueError unless each slot has a seed.")
 
     def _play(self) -> None:
-        """Play all games, and check every position.
-
-        Each step moves in some of the slots only.
-        """
+        """Play all games, and check every position. Each step moves in some of the slots only."""
         table, games = self._table, self._games
         table.reset(np.arange(len(games)), [game.seed for game in games])
         while len(live := np.flatnonzero(self._seats(table, len(games)) != FINISHED)):
@@ -211,10 +205,10 @@ class _Trial:
         """Return checked copies of observations and masks in ``live`` slots."""
         obs, mask = self._table.observe(live)
         self._check_rows(live, obs, mask)
-        seen = obs.copy(), mask.copy()
-        self._check_looking(live, *seen)
+        copies = obs.copy(), mask.copy()
+        self._check_looking(live, *copies)
         self._check_running(live)
-        return seen
+        return copies
 
     def _check_rows(self, live: Indices, obs: Observations, mask: Mask) -> None:
         spec = self._spec
@@ -256,9 +250,9 @@ class _Trial:
             what = "view() of the seat to move is not what observe() shows."
             self._find("perspective", what, "Encode both in one place.", first)
         for seat in range(spec.players):
-            seen = table.view(live, np.full(len(live), seat, dtype=np.int8))
-            if np.shape(seen) != obs.shape or seen.dtype != obs.dtype:
-                self._find("shape", f"view() returned {_kind(seen)}, observe() {_kind(obs)}.", "Encode both alike.")
+            view = table.view(live, np.full(len(live), seat, dtype=np.int8))
+            if np.shape(view) != obs.shape or view.dtype != obs.dtype:
+                self._find("shape", f"view() returned {_kind(view)}, observe() {_kind(obs)}.", "Encode both alike.")
                 raise _Fault
         earned = table.earned(live, table.seats()[live])
         if np.shape(earned) != (len(live),) or not np.isfinite(earned).all():
@@ -271,14 +265,14 @@ class _Trial:
         """Try an illegal action, which must be refused and change nothing."""
         if mask.all():
             return
-        table, place, game = self._table, np.array([slot]), self._games[slot]
+        table, slots, game = self._table, np.array([slot]), self._games[slot]
         action = int(self._rng.choice(np.flatnonzero(~mask)))
-        before = table.history(slot), *table.observe(place)
+        before = table.history(slot), *table.observe(slots)
         try:
-            table.step(place, np.array([action], dtype=np.int32))
+            table.step(slots, np.array([action], dtype=np.int32))
         except IllegalAction:
-            after = table.history(slot), *table.observe(place)
-            if not all(np.array_equal(one, other) for one, other in zip(before, after, strict=True)):
+            after = table.history(slot), *table.observe(slots)
+            if not all(np.array_equal(first, second) for first, second in zip(before, after, strict=True)):
                 what = f"Action {action} was refused, and changed the game."
                 self._find("legality", what, "Check all actions before the first is played.", game)
                 raise _Fault from None
@@ -288,10 +282,7 @@ class _Trial:
         raise _Fault
 
     def _step(self, slots: Indices, actions: NDArray[np.int32], obs: Observations, mask: Mask) -> None:
-        """Play ``actions`` and record the rows.
-
-        The games of other slots have to stay as they are.
-        """
+        """Play ``actions`` and record the rows. The games of other slots have to stay as they are."""
         table, games, seats = self._table, self._games, self._table.seats()
         before = [list(table.history(slot)) for slot in range(len(games))]
         returned, legal = table.observe(slots)
@@ -334,9 +325,9 @@ class _Trial:
         if game.truncated and game.returns.any():
             self._find("returns", f"A truncated game has outcomes {returns}.", "They are 0: nobody has won.", game)
         seats = np.arange(spec.players, dtype=np.int8)
-        seen = table.view(np.full(spec.players, slot), seats)  # rollouts look at the end of truncated games
-        if np.shape(seen) != (spec.players, spec.observation_size):
-            self._find("shape", f"view() of a finished game returned {_kind(seen)}.", "Encode it as any other.", game)
+        view = table.view(np.full(spec.players, slot), seats)  # rollouts look at the end of truncated games
+        if np.shape(view) != (spec.players, spec.observation_size):
+            self._find("shape", f"view() of a finished game returned {_kind(view)}.", "Encode it as any other.", game)
 
     def _check_outcomes(self) -> None:
         """Check that seats decide something, and that games end differently."""
@@ -359,10 +350,10 @@ class _Trial:
 
     def _check_scale(self) -> None:
         """Check that no feature drowns the others inside a network."""
-        seen = [row for game in self._games for row in game.obs]
-        if not seen:
+        rows = [row for game in self._games for row in game.obs]
+        if not rows:
             return
-        largest = np.abs(np.array(seen, dtype=np.float64)).max(axis=0)
+        largest = np.abs(np.array(rows, dtype=np.float64)).max(axis=0)
         inside = largest / np.asarray(self._spec.scale)
         if inside.max() > LARGE:
             feature = int(inside.argmax())
@@ -374,10 +365,7 @@ class _Trial:
             self._find("scale", what, hint)
 
     def _play_again(self) -> None:
-        """Play each game alone, all in one slot.
-
-        Rows and outcomes have to be the same.
-        """
+        """Play each game alone, all in one slot. Rows and outcomes have to be the same."""
         table, slot = open_table(self._config, 1), np.zeros(1, dtype=np.int64)
         for game in self._games:
             table.reset(slot, [game.seed])
@@ -402,10 +390,7 @@ class _Trial:
                 self._find("replay", f"By {checker.against}: {failures[0]}", hint, game)
 
     def _check_copies(self) -> None:
-        """Copy a searchable game halfway, and play both to the end.
-
-        The copy is played first. Both have to end as the recorded game did.
-        """
+        """Copy a searchable game halfway, and play the copy first, then both to the recorded end."""
         for game in self._games if self._spec.searchable else ():
             try:
                 alike = self._copies_end_alike(game)
@@ -464,8 +449,8 @@ class _Trial:
         table.reset(slot, [game.seed])
         hint = f"The symmetry {symmetry.name} is not one of this game, or its indices are wrong."
         for obs, mask, action in zip(game.obs, game.masks, game.actions, strict=True):
-            seen, legal = table.observe(slot)
-            if not _same((obs[symmetry.observation], mask[symmetry.action]), (seen[0], legal[0])):
+            observed, legal = table.observe(slot)
+            if not _same((obs[symmetry.observation], mask[symmetry.action]), (observed[0], legal[0])):
                 self._find("symmetries", f"The image under {symmetry.name} is seen otherwise.", hint, image)
                 return
             table.step(slot, np.array([symmetry.image[action]], dtype=np.int32))
@@ -489,7 +474,7 @@ class _Trial:
 
 
 def _same(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
-    return all(np.array_equal(np.squeeze(one), np.squeeze(other)) for one, other in zip(ours, theirs, strict=True))
+    return all(np.array_equal(np.squeeze(own), np.squeeze(other)) for own, other in zip(ours, theirs, strict=True))
 
 
 def _kind(array: Any) -> str:

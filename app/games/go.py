@@ -22,10 +22,7 @@ Words = NDArray[np.uint64]
 
 
 def go(board_size: int = 19) -> Codec:
-    """Encode planes of own, opponent's and empty cells, and komi.
-
-    The komi plane has ones for the second seat. The last action passes.
-    """
+    """Encode planes of own, opponent's and empty cells, and komi (ones for the second seat); the last action passes."""
     cells = np.arange(board_size**2)
     views = np.stack([planes((0, 1, 2, 3), cells), planes((1, 0, 2, 3), cells)])
     actions = board_size**2 + 1
@@ -35,10 +32,7 @@ def go(board_size: int = 19) -> Codec:
 
 LARGEST = 19
 _MARKS = np.random.default_rng(0).integers(2**16, size=(2, LARGEST * (LARGEST + 1)), dtype=np.uint16)
-"""Random numbers by seat and bit (Zobrist, 1970).
-
-A position's mark is the exclusive or of its stones' numbers.
-"""
+"""Random numbers by seat and bit (Zobrist, 1970). A position's mark is the exclusive or of its stones' numbers."""
 _WORD = 64  # bits
 _ONE, _NONE = np.uint64(1), np.uint64(0)
 _BOARD, _FREE, _POINT, _TAKEN, _CHAIN, _REST, _LEGAL = range(7)  # working sets of a turn; _FREE: empty points
@@ -46,10 +40,7 @@ _BOARD, _FREE, _POINT, _TAKEN, _CHAIN, _REST, _LEGAL = range(7)  # working sets 
 
 @cache
 def go_rules(board_size: int = LARGEST, komi: float = 7.5, max_game_length: int = 2 * LARGEST**2) -> BoardRules:
-    """Return the rules on a board of ``board_size`` x ``board_size`` points.
-
-    Raises ``UnknownGame``.
-    """
+    """Return the rules on a board of ``board_size`` x ``board_size`` points. Raises ``UnknownGame``."""
     if not 2 <= board_size <= LARGEST:
         raise UnknownGame(f"No Go on a board of size {board_size}.", hint=f"Set board_size to 2 to {LARGEST}.")
     codec, longest = go(board_size), max(max_game_length, 2)
@@ -84,22 +75,19 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 
 @inlined
 def _turn(game: np.void, action: int, limit: int, side: int, sets: Words) -> None:  # noqa: C901 - the rules of a turn
-    """Place the mover's stone or pass.
-
-    The game ends if the rules say so, or at the limit.
-    """
+    """Place the mover's stone or pass. The game ends if the rules say so, or at the limit."""
     mover, played, passing = int(game["mover"]), write_move(game, action), side * side
-    moves, marks, stones, taken = game["moves"], game["marks"], game["stones"], sets[_TAKEN]
+    moves, marks, stones, captured = game["moves"], game["marks"], game["stones"], sets[_TAKEN]
     mark, repeated = marks[played - 1], False
     marks[played] = mark
     game["ko"] = -1
     if action != passing:
-        _place(stones, mover, action, side, sets)
+        _place_stone(stones, mover, action, side, sets)
         mark ^= _MARKS[mover, _bit(action, side)]
         count, beside = 0, _NONE  # stones taken; neighbours that were empty or the mover's
-        for word in range(1, len(taken) - 1):
+        for word in range(1, len(captured) - 1):
             beside |= _near(sets[_POINT], word, side) & (sets[_FREE, word] | stones[mover, word])
-            left = taken[word]
+            left = captured[word]
             while left:
                 bit = (word - 1) * _WORD + bit_count((left - _ONE) & ~left)
                 mark ^= _MARKS[1 - mover, bit]
@@ -113,7 +101,7 @@ def _turn(game: np.void, action: int, limit: int, side: int, sets: Words) -> Non
         for earlier in range(played):
             former |= marks[earlier] == mark
         marks[played] = mark
-        repeated = former and _repeated(stones, moves[:played], marks, side, sets[_BOARD])
+        repeated = former and _is_repeated(stones, moves[:played], marks, side, sets[_BOARD])
     game["mover"] = 1 - mover
     if repeated:
         finish(game, 0)
@@ -125,12 +113,12 @@ def _turn(game: np.void, action: int, limit: int, side: int, sets: Words) -> Non
 
 
 @inlined
-def _place(stones: Words, mover: int, action: int, side: int, sets: Words) -> None:
+def _place_stone(stones: Words, mover: int, action: int, side: int, sets: Words) -> None:
     """Place a stone and take the opponent's chains left without a liberty."""
     mine, theirs = stones[mover], stones[1 - mover]
-    point, chain, rest, taken = sets[_POINT], sets[_CHAIN], sets[_REST], sets[_TAKEN]
+    point, chain, rest, captured = sets[_POINT], sets[_CHAIN], sets[_REST], sets[_TAKEN]
     for word in range(1, len(mine) - 1):
-        point[word] = taken[word] = _NONE
+        point[word] = captured[word] = _NONE
     _add(point, _bit(action, side))
     for word in range(1, len(mine) - 1):
         mine[word] |= point[word]
@@ -142,9 +130,9 @@ def _place(stones: Words, mover: int, action: int, side: int, sets: Words) -> No
             liberties |= _near(chain, word, side) & sets[_FREE, word]
         if not liberties:
             for word in range(1, len(mine) - 1):
-                taken[word] |= chain[word]
+                captured[word] |= chain[word]
     for word in range(1, len(mine) - 1):
-        theirs[word] &= ~taken[word]
+        theirs[word] &= ~captured[word]
 
 
 @inlined
@@ -181,11 +169,8 @@ def _allow(game: np.void, side: int, sets: Words) -> None:  # noqa: C901 - one r
 
 
 @kernel
-def _repeated(stones: Words, moves: Indices, marks: NDArray[np.uint16], side: int, board: Words) -> bool:
-    """Return whether the last of ``moves`` repeats an earlier position.
-
-    The game is played again to compare the positions of the same mark.
-    """
+def _is_repeated(stones: Words, moves: Indices, marks: NDArray[np.uint16], side: int, board: Words) -> bool:
+    """Return whether the last of ``moves`` repeats a position; those of the same mark are played again to compare."""
     sets, former = np.zeros((_LEGAL + 1, len(board)), dtype=np.uint64), np.zeros(stones.shape, dtype=np.uint64)
     for word in range(len(board)):
         sets[_BOARD, word] = board[word]
@@ -197,16 +182,13 @@ def _repeated(stones: Words, moves: Indices, marks: NDArray[np.uint16], side: in
             if not changed:
                 return True
         if moves[played] < side * side:
-            _place(former, played % 2, int(moves[played]), side, sets)
+            _place_stone(former, played % 2, int(moves[played]), side, sets)
     return False
 
 
 @kernel
 def _area(stones: Words, side: int, board: Words) -> int:
-    """Return the first seat's lead in area (Tromp-Taylor).
-
-    Area is a seat's stones, and the empty points that border only these stones.
-    """
+    """Return the first seat's lead in area (Tromp-Taylor): stones, and empty points that border only them."""
     free, rest, chain = np.zeros((3, len(board)), dtype=np.uint64)
     lead = 0
     for word in range(len(board)):
@@ -244,25 +226,19 @@ def _holds(points: Words, bit: int) -> np.uint64:
 
 @kernel
 def _near(points: Words, word: int, side: int) -> np.uint64:
-    """Return a word of the neighbours of points.
-
-    Some are bits between the rows, or beyond the board.
-    """
-    before, here, after = points[word - 1], points[word], points[word + 1]
+    """Return a word of the neighbours of points. Some are bits between the rows, or beyond the board."""
+    before, current, after = points[word - 1], points[word], points[word + 1]
     row, back = np.uint64(side + 1), np.uint64(_WORD - side - 1)
     last = np.uint64(_WORD - 1)
     return np.uint64(
-        (here << _ONE | here >> _ONE | before >> last | after << last)
-        | (here << row | here >> row | before >> back | after << back)
+        (current << _ONE | current >> _ONE | before >> last | after << last)
+        | (current << row | current >> row | before >> back | after << back)
     )
 
 
 @inlined
 def _pick(rest: Words, area: Words, chain: Words, side: int) -> bool:
-    """Move a connected set from ``rest`` to ``chain``.
-
-    The set is a point of ``rest``, and all of ``area`` connected to it. Return False if ``rest`` is empty.
-    """
+    """Move a point of ``rest`` and all of ``area`` connected to it to ``chain``; return False if there is none."""
     for first in range(1, len(rest) - 1):
         if rest[first]:
             for word in range(1, len(rest) - 1):

@@ -38,10 +38,7 @@ COLOUR = 3
 EMPTY = SEATS * COLOUR
 WINNER = EMPTY + 1  # the stone that joined both edges, which is in no plane
 _PLANES = np.array([COLOUR, COLOUR + FIRST, COLOUR + SECOND, FREE, FIRST, SECOND, EMPTY, WINNER])
-"""The second seat's plane for each value of a cell.
-
-The first seat's plane is the value itself.
-"""
+"""The second seat's plane for each value of a cell. The first seat's plane is the value itself."""
 _NEIGHBOURS = np.array([(-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0)])
 
 
@@ -57,20 +54,17 @@ def hex_rules(board_size: int = 11) -> BoardRules:
 @kernel
 def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int) -> None:
     """See ``board_table.Play``."""
-    found = np.empty(games["open"].shape[1], dtype=np.int64)
+    stack = np.empty(games["open"].shape[1], dtype=np.int64)
     for k in range(len(slots)):
         game, action = games[slots[k]], int(actions[k])
         while action >= 0:
-            _place(game, action, limit, found)
+            _place_stone(game, action, limit, stack)
             action = forced(game)
 
 
 @inlined
-def _place(game: np.void, action: int, limit: int, found: Indices) -> None:
-    """Place the mover's stone.
-
-    The game ends if the stone joins both edges, or at the limit.
-    """
+def _place_stone(game: np.void, action: int, limit: int, stack: Indices) -> None:
+    """Place the mover's stone. The game ends if the stone joins both edges, or at the limit."""
     cells, mover, played = game["cells"], int(game["mover"]), write_move(game, action)
     side, colour = len(cells), COLOUR * mover
     along, across = action // side, action % side  # from the mover's first edge to the second, and from left to right
@@ -83,7 +77,7 @@ def _place(game: np.void, action: int, limit: int, found: Indices) -> None:
             second |= cells[down, right] == colour + SECOND
     cells[row, column] = WINNER if first and second else colour + FIRST * first + SECOND * second
     if first != second:
-        _join(cells, row, column, colour, found)
+        _join(cells, row, column, colour, stack)
     game["mover"] = 1 - mover
     for down in range(side):
         for right in range(side):  # as the other seat sees it
@@ -95,18 +89,18 @@ def _place(game: np.void, action: int, limit: int, found: Indices) -> None:
 
 
 @inlined
-def _join(cells: NDArray[np.uint8], row: int, column: int, colour: int, found: Indices) -> None:
+def _join(cells: NDArray[np.uint8], row: int, column: int, colour: int, stack: Indices) -> None:
     """Mark free stones connected to a stone as joined to its edge."""
     side, count = len(cells), 1
-    found[0] = row * side + column
+    stack[0] = row * side + column
     while count:
         count -= 1
-        near = found[count]
+        near = stack[count]
         for step in range(len(_NEIGHBOURS)):
             down, right = near // side + _NEIGHBOURS[step, 0], near % side + _NEIGHBOURS[step, 1]
             if 0 <= down < side and 0 <= right < side and cells[down, right] == colour + FREE:
                 cells[down, right] = cells[row, column]
-                found[count] = down * side + right
+                stack[count] = down * side + right
                 count += 1
 
 

@@ -25,17 +25,11 @@ class TreeSearch(Protocol):
     """UCT with a random playout for each new node, and proven values."""
 
     def move(self, history: Sequence[int], seed: int) -> int:
-        """Return an action after a history.
-
-        The action has the numbers of the seat to move, the history those of the rules.
-        """
+        """Return an action, numbered for the seat to move, after a history numbered by the rules."""
 
 
 def tree_search(config: GameConfig, playouts: int) -> TreeSearch:
-    """Return the tree search that plays a configuration.
-
-    It uses ``playouts`` playouts for a move. Raises ``UnknownGame``.
-    """
+    """Return the tree search of ``playouts`` playouts a move for a configuration. Raises ``UnknownGame``."""
     if not is_own(config.game):
         if (shogi := own_shogi(config)) is not None:
             return PlayoutSearch(shogi, config.max_moves or LONGEST, playouts, _EXPLORATION)

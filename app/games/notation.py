@@ -22,7 +22,7 @@ class NoNotation(FlyballError):
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class EnginePosition:
     """A position as an engine reads it."""
 
     moves: tuple[str, ...]  # from the start of the game
@@ -49,10 +49,7 @@ NOTATIONS: dict[tuple[str, EngineProtocol], MoveText] = {
     ("chess", "uci"): _squares,
     ("shogi", "usi"): _usi,
 }
-"""Writers of moves, by OpenSpiel's name of the game and protocol.
-
-A seat's actions have the game's own numbers.
-"""
+"""Writers of moves, by OpenSpiel's name of the game and protocol. A seat's actions have the game's own numbers."""
 
 _VARIABLE = frozenset({"board_size", "komi", "max_game_length"})
 """Game options that engines are given, or need not know."""
@@ -64,16 +61,13 @@ class Notation(Protocol):
     options: dict[str, Any]
     """The game's options, such as ``board_size``."""
 
-    def position(self, history: Sequence[int]) -> Position:
+    def position(self, history: Sequence[int]) -> EnginePosition:
         """Return the position after a history of actions, as ``Table.history`` returns it."""
         ...
 
 
 def notation_of(config: GameConfig, protocol: EngineProtocol) -> Notation:
-    """Return the notation of a configuration's game.
-
-    Raises ``NoNotation`` or ``UnknownGame``.
-    """
+    """Return the notation of a configuration's game. Raises ``NoNotation`` or ``UnknownGame``."""
     shogi = own_shogi(config)
     return ShogiNotation(shogi) if shogi is not None and protocol == "usi" else OpenSpielNotation(config, protocol)
 
@@ -85,14 +79,14 @@ class ShogiNotation(Notation):
         self.options = {}
         self._variant, self._numbering = rules.variant, rules.numbering
 
-    def position(self, history: Sequence[int]) -> Position:
+    def position(self, history: Sequence[int]) -> EnginePosition:
         """See ``Notation.position``."""
         game, moves = Replay(self._variant), []
         for number in history:
             action = int(self._numbering.action[number])
             moves.append(write_move(action, game.seat, self._variant))
             game.play(action)
-        return Position(
+        return EnginePosition(
             tuple(moves), {text: int(self._numbering.number[action]) for text, action in game.moves.items()}
         )
 
@@ -104,10 +98,10 @@ class OpenSpielNotation(Notation):
         self._game = openspiel_rules(config).game
         name = self._game.get_type().short_name
         if (name, protocol) not in NOTATIONS:
-            known = ", ".join(f"{game} by {spoken}" for game, spoken in NOTATIONS)
+            spoken_games = ", ".join(f"{game} by {spoken}" for game, spoken in NOTATIONS)
             raise NoNotation(
                 f"Engines that speak {protocol} are not asked about {config.game}.",
-                hint=f"They play {known}. A Python player plays any game.",
+                hint=f"They play {spoken_games}. A Python player plays any game.",
             )
         self._text = NOTATIONS[name, protocol]
         self.options = self._game.get_parameters()
@@ -119,10 +113,10 @@ class OpenSpielNotation(Notation):
                     hint=f"Leave {option} out of the configuration's game.",
                 )
 
-    def position(self, history: Sequence[int]) -> Position:
+    def position(self, history: Sequence[int]) -> EnginePosition:
         """See ``Notation.position``."""
         state, moves = self._game.new_initial_state(), []
         for action in history:
             moves.append(self._text(state, action))
             state.apply_action(action)
-        return Position(tuple(moves), {self._text(state, action): action for action in state.legal_actions()})
+        return EnginePosition(tuple(moves), {self._text(state, action): action for action in state.legal_actions()})

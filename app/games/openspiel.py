@@ -1,7 +1,4 @@
-"""Tables of OpenSpiel games.
-
-They use OpenSpiel's fast observers, and ask a state for its legal actions once.
-"""
+"""Tables of OpenSpiel games, by its fast observers; a state is asked for its legal actions once."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -52,13 +49,10 @@ def players_of(game: str) -> int | None:
 
 
 def load_game(game: str, players: int) -> Any:
-    """Load an OpenSpiel game.
-
-    Raises ``UnknownGame`` if it cannot be played here.
-    """
-    name, known = game.partition("(")[0], pyspiel.registered_names()
-    if name not in known:  # OpenSpiel's own error lists all of its games
-        near = get_close_matches(name, known)
+    """Load an OpenSpiel game. Raises ``UnknownGame`` if it cannot be played here."""
+    name, registered = game.partition("(")[0], pyspiel.registered_names()
+    if name not in registered:  # OpenSpiel's own error lists all of its games
+        near = get_close_matches(name, registered)
         url = "https://openspiel.readthedocs.io/en/latest/games.html"
         raise UnknownGame(
             f"OpenSpiel has no game {name!r}.", hint=f"Did you mean {' or '.join(near)}?" if near else f"See {url}"
@@ -89,10 +83,10 @@ def _check_suited(loaded: Any, game: str) -> None:
     """Refuse a game whose moves, tensors or utilities cannot be learned from."""
     kind = loaded.get_type()
     if kind.dynamics == pyspiel.GameType.Dynamics.SIMULTANEOUS:
-        whole = game if "(" in game else f"{game}()"
+        string = game if "(" in game else f"{game}()"
         raise UnknownGame(
             f"{game!r} cannot be played here as it is: its moves are simultaneous.",
-            hint=f"Write 'turn_based_simultaneous_game(game={whole})': seats move in turn, without seeing the others' "
+            hint=f"Write 'turn_based_simultaneous_game(game={string})': seats move in turn, without seeing the others' "
             "moves.",
         )
     if kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
@@ -204,10 +198,7 @@ class Rules:
         return states_told_apart(self.game, see, seed)
 
     def masks(self, legal: Sequence[Sequence[int]], seats: Seats) -> Mask:
-        """Return masks [K, A] of the legal actions of ``seats`` [K].
-
-        ``legal`` has the game's own numbers.
-        """
+        """Return masks [K, A] of the legal actions of ``seats`` [K]. ``legal`` has the game's own numbers."""
         counts = list(map(len, legal))
         flat = np.fromiter(chain.from_iterable(legal), dtype=np.int64, count=sum(counts))
         rows = np.repeat(np.arange(len(legal)), counts)
@@ -232,20 +223,14 @@ def _recalls(game: Any, name: str, codec: Codec | None, tensor: Tensor | None) -
 
 
 def _planes(game: Any, size: int) -> tuple[int, int, int] | None:
-    """Return the shape of the game's observations if they are planes.
-
-    Return None for others, or if ``size`` is not the shape's.
-    """
+    """Return the shape of a game's observations if they are planes of ``size`` numbers, otherwise None."""
     shape = game.observation_tensor_shape()
     grid = len(shape) == 3 and game.observation_tensor_layout() == pyspiel.TensorLayout.CHW and prod(shape) == size
     return (shape[0], shape[1], shape[2]) if grid else None
 
 
 class OpenSpielTable(Table):
-    """N games of OpenSpiel at once.
-
-    A game is truncated after ``max_moves`` moves of the players; forced moves count.
-    """
+    """N games of OpenSpiel at once, each truncated after ``max_moves`` moves of the players; forced moves count."""
 
     def __init__(self, rules: Rules, slots: int, max_moves: int | None = None) -> None:
         self.spec = rules.spec
@@ -320,10 +305,7 @@ class OpenSpielTable(Table):
         return [int(action) for action in self._states[slot].history()]
 
     def _settle(self, slots: Indices) -> None:
-        """Play chance and forced moves until a seat has a choice.
-
-        Stop as well when the game is over or at its limit.
-        """
+        """Play chance and forced moves until a seat has a choice, or the game is over or at its limit."""
         moves, limit, seats = self._moves, self._limit, []
         for slot in slots.tolist():
             state = self._states[slot]

@@ -19,10 +19,7 @@ FEWEST_GAMES = 16
 
 
 def sampled_states(game: Any, seed: int = 0) -> Iterator[Any]:
-    """Yield the decisions and the ends of random games.
-
-    The states change after they are yielded.
-    """
+    """Yield the decisions and the ends of random games. The states change after they are yielded."""
     rng, count = Random(seed), 0
     while True:
         state = game.new_initial_state()
@@ -40,10 +37,7 @@ def sampled_states(game: Any, seed: int = 0) -> Iterator[Any]:
 
 @cache
 def is_cooperative(name: str) -> bool:
-    """Return whether all seats of a game always get the same.
-
-    A game that is not declared to be so is sampled.
-    """
+    """Return whether all seats of a game always get the same. A game that is not declared to be so is sampled."""
     game = pyspiel.load_game(name)
     utility = game.get_type().utility
     if utility == pyspiel.GameType.Utility.IDENTICAL:

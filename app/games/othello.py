@@ -51,7 +51,7 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
         game, action = games[slots[k]], int(actions[k])
         while action >= 0:
             moves = _turn(game, action, limit)
-            action = _forced(game, moves)
+            action = _only_action(game, moves)
         if game["mover"] != FINISHED:  # passes are never open, because they are forced
             for cell in range(CELLS):
                 game["open"][cell] = moves >> np.uint64(cell) & _ONE
@@ -81,7 +81,7 @@ def _turn(game: np.void, action: int, limit: int) -> np.uint64:
 
 
 @inlined
-def _forced(game: np.void, moves: np.uint64) -> int:
+def _only_action(game: np.void, moves: np.uint64) -> int:
     """Return the mover's only action, -1 for several or a finished game."""
     if game["mover"] == FINISHED or moves & moves - _ONE:
         return -1
@@ -103,40 +103,34 @@ def _show(games: NDArray[np.void], slots: Indices, seats: Seats, views: NDArray[
 
 @kernel
 def legal(mine: np.uint64, theirs: np.uint64) -> np.uint64:
-    """Return my legal cells.
-
-    They are the empty ends of runs of the opponent's discs that begin beside mine.
-    """
+    """Return my legal cells: the empty ends of runs of the opponent's discs that begin beside mine."""
     moves = _NONE
     for k in range(len(_STEPS)):
-        moves |= _rotated(_run(mine, theirs & _BETWEEN[k], _STEPS[k]), _STEPS[k])
+        moves |= _rotate(_run(mine, theirs & _BETWEEN[k], _STEPS[k]), _STEPS[k])
     return moves & ~(mine | theirs)
 
 
 @kernel
 def flips(mine: np.uint64, theirs: np.uint64, cell: int) -> np.uint64:
-    """Return the opponent's discs that turn if I play ``cell``.
-
-    They are all runs from the cell to another disc of mine.
-    """
+    """Return the opponent's discs that turn if I play ``cell``: all runs from it to another disc of mine."""
     turned = _NONE
     for k in range(len(_STEPS)):
         run = _run(_ONE << np.uint64(cell), theirs & _BETWEEN[k], _STEPS[k])
-        turned |= run if _rotated(run, _STEPS[k]) & mine else _NONE
+        turned |= run if _rotate(run, _STEPS[k]) & mine else _NONE
     return turned
 
 
 @inlined
 def _run(begin: np.uint64, between: np.uint64, step: np.uint64) -> np.uint64:
     """Return one direction's unbroken runs of ``between`` that begin beside ``begin``."""
-    run = between & _rotated(begin, step)
+    run = between & _rotate(begin, step)
     for _ in range(_LONGEST_RUN - 1):
-        run |= between & _rotated(run, step)
+        run |= between & _rotate(run, step)
     return run
 
 
 @inlined
-def _rotated(cells: np.uint64, step: np.uint64) -> np.uint64:
+def _rotate(cells: np.uint64, step: np.uint64) -> np.uint64:
     return cells << step | cells >> np.uint64(CELLS) - step
 
 

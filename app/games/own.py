@@ -31,10 +31,7 @@ SEARCH_METHODS = ("copy_from", "branch")
 
 
 def is_own(game: str) -> bool:
-    """Return whether a game string names an object or entry point.
-
-    An OpenSpiel game takes precedence over an entry point of the same name.
-    """
+    """Return whether a game string names an object or entry point, and no OpenSpiel game, which would come first."""
     name = game.partition("(")[0]
     return ":" in name or (name not in pyspiel.registered_names() and bool(entry_points(group=GAMES, name=game)))
 
@@ -56,10 +53,7 @@ def open_own(config: GameConfig, slots: int) -> Table:
 
 
 def own_checker(config: GameConfig) -> Checker:
-    """Return the parity checker of a user-defined game.
-
-    It is the game's own checker, or a replay.
-    """
+    """Return the parity checker of a user-defined game: the game's own, or a replay."""
     make = getattr(open_own(config, 0), "checker", None)
     if make is None:
         return ReplayChecker(lambda: open_own(config, 1))
@@ -85,19 +79,19 @@ def _table(config: GameConfig, slots: int) -> Table:
     name = config.game
     if name.startswith(PREFIX):
         return pettingzoo_table(name, slots, config.outcome_scale or 1.0, config.max_moves)
-    found = load_plugin(GAMES, name)
-    if isinstance(found, type) and issubclass(found, Game):
-        spec = _class_spec(found, name)  # type: ignore[arg-type]  # mypy does not see that a class is hashable
+    plugin = load_plugin(GAMES, name)
+    if isinstance(plugin, type) and issubclass(plugin, Game):
+        spec = _class_spec(plugin, name)  # type: ignore[arg-type]  # mypy does not see that a class is hashable
         if config.outcome_scale is not None:
             spec = replace(spec, outcome_scale=config.outcome_scale)
-        return GameTable(found, spec, name, slots, max_moves=config.max_moves, checker=found.checker)
-    if not callable(found):
+        return GameTable(plugin, spec, name, slots, max_moves=config.max_moves, checker=plugin.checker)
+    if not callable(plugin):
         raise BrokenGame(
-            f"{name} is a {type(found).__name__}.",
+            f"{name} is a {type(plugin).__name__}.",
             hint="Name a subclass of flyball.Game, or a function of a GameConfig and a number of slots.",
         )
     try:
-        table = found(config, slots)
+        table = plugin(config, slots)
     except FlyballError:
         raise
     except Exception as error:  # a user's function may raise anything
@@ -105,24 +99,18 @@ def _table(config: GameConfig, slots: int) -> Table:
             f"{name} makes no table of {slots} slots: {type(error).__name__}: {located(error)}.",
             hint="It is called with a GameConfig and the number of slots, which may be 0.",
         ) from error
-    return _checked(table, name)
+    return _check_table(table, name)
 
 
 @cache
 def _class_spec(game: type[Game], name: str) -> TableSpec:
-    """Return the description of a class's games.
-
-    Its scale is the one that they imply, unless the class has one.
-    """
+    """Return the description of a class's games, with the scale that they imply unless the class has one."""
     spec = game_spec(game, name)
     return spec if game.scale is not None else replace(spec, scale=implied_scale(game, spec, name))
 
 
-def _checked(table: Any, name: str) -> Table:
-    """Return a factory's result if it is a complete table.
-
-    Raises ``BrokenGame`` if anything is missing or wrong.
-    """
+def _check_table(table: Any, name: str) -> Table:
+    """Return a factory's result if it is a complete table. Raises ``BrokenGame`` if anything is missing or wrong."""
     spec = getattr(table, "spec", None)
     methods = (*TABLE_METHODS, *SEARCH_METHODS) if getattr(spec, "searchable", False) else TABLE_METHODS
     if missing := [method for method in methods if not callable(getattr(table, method, None))]:
@@ -144,10 +132,7 @@ def _checked(table: Any, name: str) -> Table:
 
 
 class _FiniteTable:
-    """A user's table, whose observations have to be finite.
-
-    A NaN would spread through the network to all games of a batch, and name none.
-    """
+    """A user's table whose observations have to be finite, because networks spread a NaN to a whole batch."""
 
     def __init__(self, table: Table, name: str) -> None:
         self.table, self._name = table, name
@@ -160,8 +145,8 @@ class _FiniteTable:
 
     def observe(self, slots: Indices) -> tuple[Observations, Mask]:
         """See ``Table.observe``. Raises ``BrokenGame``."""
-        seen, mask = self.table.observe(slots)
-        return self._finite(seen, slots, "observe", self.table.seats()[slots]), mask
+        obs, mask = self.table.observe(slots)
+        return self._finite(obs, slots, "observe", self.table.seats()[slots]), mask
 
     def view(self, slots: Indices, seats: Seats) -> Observations:
         """See ``Table.view``. Raises ``BrokenGame``."""
@@ -171,13 +156,13 @@ class _FiniteTable:
         """See ``Table.copy_from``."""
         self.table.copy_from(other.table, sources, targets)
 
-    def _finite(self, seen: Observations, slots: Indices, method: str, seats: Seats) -> Observations:
-        finite = np.isfinite(seen)
-        if np.ndim(seen) == 2 and not finite.all():  # check_game reports other shapes
+    def _finite(self, obs: Observations, slots: Indices, method: str, seats: Seats) -> Observations:
+        finite = np.isfinite(obs)
+        if np.ndim(obs) == 2 and not finite.all():  # check_game reports other shapes
             row, index = np.argwhere(~finite)[0]
             raise BrokenGame(
-                f"{self._name}: {method} returned {seen[row, index]} at index {index}, for seat {seats[row]} in slot "
+                f"{self._name}: {method} returned {obs[row, index]} at index {index}, for seat {seats[row]} in slot "
                 f"{slots[row]}.",
                 hint="Look for divisions by 0.",
             )
-        return seen
+        return obs

@@ -39,10 +39,7 @@ class Checker(Protocol):
     """Compares recorded games with another play of them."""
 
     against: str
-    """Name of the rules that play the games again.
-
-    It is for people, and has at most 100 characters.
-    """
+    """Name, for people, of the rules that play the games again; at most 100 characters."""
 
     def failures(self, record: GameRecord) -> Sequence[str]:
         """Return a message for each difference between a record and its replay."""
@@ -54,7 +51,7 @@ class ReplayedDecision:
 
     seat: int
     legal: frozenset[int]
-    taken: int
+    action: int
     obs: Observations  # [D] the seat's observation
 
 
@@ -68,10 +65,7 @@ class ReplayedGame:
 
 
 class IllegalMove(ValueError):
-    """A recorded move that OpenSpiel does not allow.
-
-    Its message becomes a parity failure.
-    """
+    """A recorded move that OpenSpiel does not allow, whose message becomes a parity failure."""
 
 
 class ParityChecker(Checker):
@@ -109,12 +103,12 @@ class ParityChecker(Checker):
                     tensors.append(state.information_state_tensor(seat) if recalls else state.observation_tensor(seat))
             state.apply_action(action)
         seats, codec = np.array([seat for seat, *_ in decided], dtype=np.int8), self._rules.codec
-        seen = codec.encode(np.array(tensors, dtype=np.float32), seats) if decided else ()
+        observations = codec.encode(np.array(tensors, dtype=np.float32), seats) if decided else ()
         decisions = [
             ReplayedDecision(
-                seat, frozenset(codec.from_game[seat, legal].tolist()), int(codec.from_game[seat, taken]), obs
+                seat, frozenset(codec.from_game[seat, legal].tolist()), int(codec.from_game[seat, chosen]), obs
             )
-            for (seat, legal, taken), obs in zip(decided, seen, strict=True)
+            for (seat, legal, chosen), obs in zip(decided, observations, strict=True)
         ]
         return ReplayedGame(decisions, moves, self._rules.outcome(state) if state.is_terminal() else None)
 
@@ -146,8 +140,8 @@ def _row_faults(decision: ReplayedDecision, record: GameRecord, k: int) -> Itera
     if record.seat[k] != decision.seat:
         yield f"seat {record.seat[k]} recorded, seat {decision.seat} was to move"
         return
-    if decision.taken != record.action[k]:
-        yield f"action {record.action[k]} recorded, action {decision.taken} played"
+    if decision.action != record.action[k]:
+        yield f"action {record.action[k]} recorded, action {decision.action} played"
     if not np.array_equal(decision.obs, record.obs[k]):
         yield "the observation is not what the seat saw"
     if set(np.flatnonzero(record.mask[k]).tolist()) != decision.legal:

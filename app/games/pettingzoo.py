@@ -1,7 +1,7 @@
 """Environments of PettingZoo as games: agents are seats, ``action_mask`` is the mask.
 
-A game string is ``pettingzoo:go_v5``, or ``pettingzoo:go_v5(board_size=9)`` with the environment's arguments. One of
-the user's own is ``pettingzoo:package.module:function``, whose function takes the arguments and returns an environment.
+A game string is ``pettingzoo:go_v5``, or ``pettingzoo:go_v5(board_size=9)`` with the environment's arguments. A
+user-defined one is ``pettingzoo:package.module:function``, whose function takes the arguments and returns it.
 
 An environment has PettingZoo's AEC interface (https://pettingzoo.farama.org/api/aec). Its agents observe a dictionary
 of ``observation`` and ``action_mask``, and choose among numbered actions.
@@ -43,10 +43,7 @@ SEED_BITS = 31  # NumPy's older generators, which some environments use, take se
 
 
 def pettingzoo_table(game: str, slots: int, scale: float = 1.0, max_moves: int | None = None) -> GameTable:
-    """Return a table of a game string such as ``pettingzoo:connect_four_v3``.
-
-    ``scale`` is the largest possible outcome. Raises ``UnknownGame``.
-    """
+    """Return a table of ``pettingzoo:…``; ``scale`` is the largest possible outcome. Raises ``UnknownGame``."""
     make, spec = _environment(game)
     spec = replace(spec, outcome_scale=scale)
     return GameTable(partial(EnvironmentGame, make), spec, game, slots, max_moves=max_moves)
@@ -54,10 +51,7 @@ def pettingzoo_table(game: str, slots: int, scale: float = 1.0, max_moves: int |
 
 @cache
 def _environment(game: str) -> tuple[Callable[[], Any], TableSpec]:
-    """Return the maker of a game's environments, and their description.
-
-    The description is taken from one environment.
-    """
+    """Return the maker of a game's environments, and their description, taken from one of them."""
     name = game.removeprefix(PREFIX)
     make = _maker(game, name)
     try:
@@ -93,12 +87,9 @@ def _is_cooperative(env: Any) -> bool:
 
 
 def _maker(game: str, text: str) -> Callable[[], Any]:
-    """Return the maker of a game string's environments, with its arguments.
-
-    ``text`` is the game string without its prefix. Raises ``UnknownGame`` or ``UnknownPlugin``.
-    """
+    """Return the maker of environments by a game string without prefix. Raises ``UnknownGame`` or ``UnknownPlugin``."""
     name, bracket, arguments = text.partition("(")
-    make = load_plugin(ENVIRONMENTS, name) if ":" in name else _shipped(game, name)
+    make = load_plugin(ENVIRONMENTS, name) if ":" in name else _shipped_maker(game, name)
     if not callable(make):
         raise BrokenGame(
             f"{name} is a {type(make).__name__}.", hint="Name a function that returns an AEC environment, or its class."
@@ -110,8 +101,8 @@ def _arguments(game: str, text: str) -> dict[str, Any]:
     """Return the values of ``board_size=9, komi=7.5)``."""
     try:
         call = parse(f"env({text}", mode="eval").body
-        if isinstance(call, Call) and not call.args and all(one.arg for one in call.keywords):
-            return {str(one.arg): literal_eval(one.value) for one in call.keywords}
+        if isinstance(call, Call) and not call.args and all(keyword.arg for keyword in call.keywords):
+            return {str(keyword.arg): literal_eval(keyword.value) for keyword in call.keywords}
     except (SyntaxError, ValueError):
         pass
     raise UnknownGame(
@@ -120,14 +111,14 @@ def _arguments(game: str, text: str) -> dict[str, Any]:
     )
 
 
-def _shipped(game: str, name: str) -> Callable[[], Any]:
+def _shipped_maker(game: str, name: str) -> Callable[[], Any]:
     if find_spec("pettingzoo") is None:
         raise UnknownGame(
             f"{game!r} needs PettingZoo, which is not installed.", hint="pip install 'flyball[pettingzoo]'"
         )
     modules = [f"pettingzoo.{family}.{name}" for family in FAMILIES]
-    found = [module for module in modules if name.isidentifier() and find_spec(module) is not None]
-    if not found:
+    candidates = [module for module in modules if name.isidentifier() and find_spec(module) is not None]
+    if not candidates:
         raise UnknownGame(
             f"PettingZoo has no {name!r} in {', '.join(FAMILIES)}.",
             hint="Write the module's name with its version, for instance pettingzoo:connect_four_v3. One of your own "
@@ -136,7 +127,7 @@ def _shipped(game: str, name: str) -> Callable[[], Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # PettingZoo 1.27 prefers its registry
-            make: Callable[[], Any] = import_module(found[0]).env
+            make: Callable[[], Any] = import_module(candidates[0]).env
             return make
     except ImportError as error:
         raise UnknownGame(
@@ -146,14 +137,11 @@ def _shipped(game: str, name: str) -> Callable[[], Any]:
 
 
 def _spec(env: Any, game: str, rules_version: str) -> TableSpec:
-    """Return an environment's description.
-
-    Raises ``UnknownGame`` for an environment that cannot be played here.
-    """
+    """Return an environment's description. Raises ``UnknownGame`` for an environment that cannot be played here."""
     agents = env.possible_agents
     spaces = [(env.observation_space(agent), env.action_space(agent)) for agent in agents]
-    seen, actions = spaces[0]
-    parts = getattr(seen, "spaces", {})
+    observations, actions = spaces[0]
+    parts = getattr(observations, "spaces", {})
     masked = "action_mask" in parts and hasattr(parts.get("observation"), "low")
     if any(pair != spaces[0] for pair in spaces) or not masked or not hasattr(actions, "n"):
         raise UnknownGame(
@@ -162,8 +150,8 @@ def _spec(env: Any, game: str, rules_version: str) -> TableSpec:
             hint="Choose one of PettingZoo's classic board or card games, or wrap the environment in a flyball.Game.",
         )
     box = parts["observation"]
-    whole = box.dtype == np.bool_ or np.issubdtype(box.dtype, np.integer)
-    small = whole and (box.dtype == np.bool_ or (box.low.min() >= 0 and box.high.max() <= 255))
+    is_integer = box.dtype == np.bool_ or np.issubdtype(box.dtype, np.integer)
+    small = is_integer and (box.dtype == np.bool_ or (box.low.min() >= 0 and box.high.max() <= 255))
     shape = _channels_first(np.empty(box.shape)).shape
     spec = TableSpec(
         players=len(agents),
@@ -182,10 +170,7 @@ def _spec(env: Any, game: str, rules_version: str) -> TableSpec:
 
 
 def _channels_first(observation: NDArray[Any]) -> NDArray[Any]:
-    """Return an image [H, W, C] as planes [C, H, W].
-
-    Other shapes are returned unchanged.
-    """
+    """Return an image [H, W, C] as planes [C, H, W]. Other shapes are returned unchanged."""
     return observation.transpose(2, 0, 1) if observation.ndim == 3 else observation
 
 
@@ -222,8 +207,8 @@ class EnvironmentGame(Game):
     def observe(self, seat: int) -> NDArray[Any]:
         """See ``Game.observe``."""
         agent = self._agents[seat]
-        seen = self._last[agent] if self._last else self._env.observe(agent)
-        return _channels_first(seen["observation"])
+        observation = self._last[agent] if self._last else self._env.observe(agent)
+        return _channels_first(observation["observation"])
 
     def returns(self) -> list[float]:
         """See ``Game.returns``; the mean of the rewards is subtracted."""
@@ -236,11 +221,7 @@ class EnvironmentGame(Game):
         return self._cut
 
     def _advance(self) -> None:
-        """Add up rewards until an agent is to move.
-
-        Agents that are out are removed by a step with None. ``last`` returns the selected agent's rewards since its
-        previous step.
-        """
+        """Add up rewards until an agent is to move; agents that are out are removed by a step with None."""
         env = self._env
         while True:
             agent = env.agent_selection
@@ -249,8 +230,8 @@ class EnvironmentGame(Game):
             if not (terminated or truncated):
                 return
             self._cut |= bool(truncated)
-            if all(env.terminations[one] or env.truncations[one] for one in env.agents) and not self._last:
-                self._last = {one: env.observe(one) for one in self._agents}
+            if all(env.terminations[other] or env.truncations[other] for other in env.agents) and not self._last:
+                self._last = {other: env.observe(other) for other in self._agents}
             env.step(None)
             if not env.agents:
                 return

@@ -29,10 +29,7 @@ from app.games.table import FINISHED
 from app.games.tic_tac_toe import LINES
 
 NOBODY = -1
-"""Mover of a ply that no seat played.
-
-Such a ply is the beginning of a game, or a deal of cards.
-"""
+"""Mover of a ply that no seat played. Such a ply is the beginning of a game, or a deal of cards."""
 
 Cell = tuple[int, int]
 """Row and column."""
@@ -40,10 +37,7 @@ Cell = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Ply:
-    """A position's place in a history, and the move that led there.
-
-    The move includes the chance that follows it.
-    """
+    """A position's place in a history, and the move that led there. The move includes the chance that follows it."""
 
     played: int  # entries of the history up to the position
     mover: int  # a seat, or NOBODY
@@ -85,7 +79,7 @@ class HeartsPosition:
 
     hands: tuple[tuple[int, ...], ...]  # of each seat
     passing: str  # direction in which cards are passed in this hand: left, across, right or nobody
-    given: tuple[tuple[int, ...], ...]  # cards that each seat has passed or is going to
+    passed: tuple[tuple[int, ...], ...]  # cards that each seat has passed or is going to
     trick: tuple[tuple[int, int], ...]  # seat and card of the trick being played, or of the last one
     taker: int | None  # of a complete trick
     points: tuple[int, ...]  # in this hand
@@ -114,10 +108,7 @@ class Spectator(Protocol):
         ...
 
     def names(self, history: Sequence[int], actions: Sequence[int]) -> list[str]:
-        """Return texts of actions after a history.
-
-        ``actions`` have the numbers of the seat to move.
-        """
+        """Return texts of actions after a history. ``actions`` have the numbers of the seat to move."""
         ...
 
 
@@ -157,16 +148,13 @@ _HEX = np.array([1, 1, 1, 1, EMPTY, 0, 0, 0, 0], dtype=np.int8)
 
 
 class OpenSpielSpectator(Spectator):
-    """Games that have OpenSpiel's action numbers.
-
-    They are OpenSpiel's games, and board games by our own rules.
-    """
+    """Games that have OpenSpiel's action numbers: OpenSpiel's games, and board games by our own rules."""
 
     def __init__(self, config: GameConfig) -> None:
         self._rules = openspiel_rules(config)
         self._name: str = self._rules.game.get_type().short_name
         # without a codec of our own the layout is unknown
-        self._known = self._rules.spec.observation_type is np.uint8
+        self._has_codec = self._rules.spec.observation_type is np.uint8
 
     def plies(self, history: Sequence[int]) -> list[Ply]:
         """See ``Spectator.plies``."""
@@ -177,8 +165,8 @@ class OpenSpielSpectator(Spectator):
             state.apply_action(action)
             before = plies[-1]
             if seat == CHANCE:
-                told = (before.text, f"({text})") if before.mover != NOBODY else ()
-                plies[-1] = Ply(played, before.mover, " ".join(told))
+                texts = (before.text, f"({text})") if before.mover != NOBODY else ()
+                plies[-1] = Ply(played, before.mover, " ".join(texts))
             else:
                 plies.append(Ply(played, seat, text))
         return plies
@@ -191,13 +179,13 @@ class OpenSpielSpectator(Spectator):
             state.apply_action(history[-1])
         if self._name == SHOGI.name:
             return _shogi_position(parse_sfen(str(before), SHOGI), parse_sfen(str(state), SHOGI), SHOGI)
-        if self._known and self._name in _BOARDS:
+        if self._has_codec and self._name in _BOARDS:
             cells = self._cells(state)
             return BoardPosition(self._name, cells, _last(self._cells(before), cells))
-        if self._known and self._name == "ultimate_tic_tac_toe":
+        if self._has_codec and self._name == "ultimate_tic_tac_toe":
             cells = self._cells(state)
             owners = tuple(_owner(board) for board in cells)
-            return NinePosition(cells, owners, self._forced(state), _last(self._cells(before), cells))
+            return NinePosition(cells, owners, self._forced_board(state), _last(self._cells(before), cells))
         return TextPosition(str(state))
 
     def names(self, history: Sequence[int], actions: Sequence[int]) -> list[str]:
@@ -232,25 +220,22 @@ class OpenSpielSpectator(Spectator):
             planes = np.asarray(state.observation_tensor(0)).reshape(self._rules.game.observation_tensor_shape())
             stones: NDArray[np.int8] = _HEX[planes.argmax(axis=0)]
             return stones
-        seen = self._rules.observe([state], np.zeros(1, dtype=np.int8))[0]
+        observation = self._rules.observe([state], np.zeros(1, dtype=np.int8))[0]
         nine = self._name == "ultimate_tic_tac_toe"
         _, rows, columns = (3, *_NINE) if nine else self._rules.spec.planes or (0, 0, 0)
-        own, others = seen[: 2 * rows * columns].reshape(2, rows, columns) > 0
+        own, others = observation[: 2 * rows * columns].reshape(2, rows, columns) > 0
         cells = np.where(own, 0, np.where(others, 1, EMPTY)).astype(np.int8)
         return cells[::-1] if self._name in _FROM_BELOW else cells
 
-    def _forced(self, state: Any) -> int | None:
+    def _forced_board(self, state: Any) -> int | None:
         """Return the board to play on in ultimate tic-tac-toe."""
-        seen = self._rules.observe([state], np.zeros(1, dtype=np.int8))[0]
-        board = int(seen[3 * _NINE[0] * _NINE[1] :][: _NINE[0] + 1].argmax())
+        observation = self._rules.observe([state], np.zeros(1, dtype=np.int8))[0]
+        board = int(observation[3 * _NINE[0] * _NINE[1] :][: _NINE[0] + 1].argmax())
         return board if board < _NINE[0] and not state.is_terminal() else None
 
 
 class ShogiSpectator(Spectator):
-    """Shogi and minishogi by our own rules.
-
-    Texts of moves are those of USI.
-    """
+    """Shogi and minishogi by our own rules. Texts of moves are those of USI."""
 
     def __init__(self, rules: ShogiRules) -> None:
         self._variant, self._numbering = rules.variant, rules.numbering
@@ -305,7 +290,7 @@ class HeartsSpectator(Spectator):
         while played < len(history):
             direction, deck = history[played], [_OURS[card] for card in history[played + 1 : played + 1 + CARDS]]
             played, number = played + 1 + CARDS, number + 1
-            game = _dealt(deck, direction, self._rules.option_set)
+            game = _dealt_hand(deck, direction, self._rules.option_set)
             trick: list[tuple[int, int]] = []
             yield _hearts_position(game, trick, scores), Ply(played, NOBODY, f"hand {number} is dealt")
             moves = [_OURS[card] for card in history[played : played + CARDS + PASSED * SEATS * (direction != HOLD)]]
@@ -318,7 +303,7 @@ class HeartsSpectator(Spectator):
                 text = f"{'passes ' if passing else ''}{card_name(card)}"
                 yield _hearts_position(game, trick, scores), Ply(played, seat, text)
             points = [int(result(game, seat, int(self._rules.moon_for_shooter))) for seat in range(SEATS)]
-            scores = [score + taken for score, taken in zip(scores, points, strict=True)]
+            scores = [score + hand_points for score, hand_points in zip(scores, points, strict=True)]
 
 
 _OURS = [[0, 1, 3, 2][card % SEATS] * RANKS + card // SEATS for card in range(CARDS)]
@@ -330,11 +315,8 @@ def card_name(card: int) -> str:
     return f"{('2', '3', '4', '5', '6', '7', '8', '9', '10', 'J', 'Q', 'K', 'A')[card % RANKS]}{'♣♦♠♥'[card // RANKS]}"
 
 
-def _dealt(deck: Sequence[int], direction: int, options: int) -> Any:
-    """Return the record of a hand.
-
-    Card k of ``deck`` was dealt to seat k mod 4.
-    """
+def _dealt_hand(deck: Sequence[int], direction: int, options: int) -> Any:
+    """Return the record of a hand. Card k of ``deck`` was dealt to seat k mod 4."""
     game = np.zeros(1, dtype=GAME)[0]
     for k, card in enumerate(deck):
         game["hand"][k % SEATS] |= 1 << card
@@ -350,7 +332,7 @@ def _hearts_position(game: Any, trick: Sequence[tuple[int, int]], scores: Sequen
     return HeartsPosition(
         hands=tuple(map(_cards, game["hand"].tolist())),
         passing={HOLD: "nobody", LEFT: "left", RIGHT: "right"}.get(int(game["direction"]), "across"),
-        given=tuple(map(_cards, game["given"].tolist())),
+        passed=tuple(map(_cards, game["given"].tolist())),
         trick=tuple(trick),
         taker=int(game["leader"]) if len(trick) == SEATS else None,
         points=tuple(game["points"].tolist()),
@@ -358,8 +340,8 @@ def _hearts_position(game: Any, trick: Sequence[tuple[int, int]], scores: Sequen
     )
 
 
-def _cards(held: int) -> tuple[int, ...]:
-    return tuple(card for card in range(CARDS) if held >> card & 1)
+def _cards(cards: int) -> tuple[int, ...]:
+    return tuple(card for card in range(CARDS) if cards >> card & 1)
 
 
 def _last(before: NDArray[np.int8], after: NDArray[np.int8], empty: int = EMPTY) -> tuple[Cell, ...]:
@@ -381,7 +363,8 @@ def _owner(board: NDArray[np.int8]) -> int:
 
 
 def _shogi_position(before: Record, after: Record, variant: Variant) -> ShogiPosition:
-    pieces, was = (_as_black(one["board"][: variant.cells], int(one["seat"]), variant) for one in (after, before))
+    boards = (_as_black(game["board"][: variant.cells], int(game["seat"]), variant) for game in (after, before))
+    pieces, was = boards
     hands = after["hands"][::-1] if after["seat"] else after["hands"]
     black, white = ({code: int(hand[code - 1]) for code in variant.codes if hand[code - 1]} for hand in hands)
     return ShogiPosition(variant, pieces, (black, white), _last(np.sign(was), np.sign(pieces), 0))

@@ -21,29 +21,26 @@ SMALL = 8
 
 
 def implied_scale(make: Callable[[], Game], spec: TableSpec, name: str) -> float:
-    """Return the divisor of a game's uint8 observations.
-
-    If most numbers other than 0 are above ``SMALL`` in random games, as in pixels, it is the largest, otherwise 1.
-    """
+    """Return the divisor of uint8 observations: the largest if most other than 0 are above ``SMALL``, otherwise 1."""
     if spec.observation_type is not np.uint8:
         return 1.0
     try:
         numbers = _numbers(GameTable(make, replace(spec, outcome_scale=ANY_OUTCOME), name, GAMES))
     except BrokenGame:
         return 1.0  # whoever plays the game gets the error
-    shown = numbers[numbers > 0]
-    return float(shown.max()) if np.count_nonzero(shown > SMALL) * 2 > len(shown) else 1.0
+    positive = numbers[numbers > 0]
+    return float(positive.max()) if np.count_nonzero(positive > SMALL) * 2 > len(positive) else 1.0
 
 
 def _numbers(table: GameTable) -> NDArray[Any]:
     """Return all observations of random games."""
-    rng, seen = np.random.default_rng(0), []
+    rng, observations = np.random.default_rng(0), []
     table.reset(np.arange(GAMES), range(GAMES))
     for _ in range(MOVES):
         live = np.flatnonzero(table.seats() != FINISHED)
         if not len(live):
             break
         obs, mask = table.observe(live)
-        seen.append(obs)
+        observations.append(obs)
         table.step(live, (rng.random(mask.shape) * mask).argmax(axis=1).astype(np.int32))
-    return np.concatenate(seen) if seen else np.zeros((0, table.spec.observation_size), dtype=np.uint8)
+    return np.concatenate(observations) if observations else np.zeros((0, table.spec.observation_size), dtype=np.uint8)

@@ -1,7 +1,4 @@
-"""Solvers: the game-theoretic value of every move of a position.
-
-They judge players, and no model learns from them: see ``app.play.judges``.
-"""
+"""Solvers: the game-theoretic value of every move, for judges (``app.play.judges``), never for learning."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -21,24 +18,15 @@ class NoSolver(FlyballError):
 
 
 class Solver(Protocol):
-    """Solver of positions of one game for two.
-
-    Actions have the rules' numbers, which both seats share.
-    """
+    """Solver of positions of one game for two. Actions have the rules' numbers, which both seats share."""
 
     lengths: tuple[int, int]  # fewest and most moves before a position that tests are drawn from
 
     def values(self, history: Sequence[int]) -> dict[int, int]:
-        """Return the value of each legal action for the mover.
-
-        1 is a win, 0 a draw, -1 a loss. ``history`` leads to the position.
-        """
+        """Return the value of each legal action after ``history``: 1 is a win of the mover, 0 a draw, -1 a loss."""
 
     def optimal(self, history: Sequence[int]) -> frozenset[int]:
-        """Return the actions that keep the position's value.
-
-        This can be faster than ``values``.
-        """
+        """Return the actions that keep the position's value. This can be faster than ``values``."""
 
     def quiet(self, history: Sequence[int]) -> bool:
         """Return whether neither side could win at once, if to move."""
@@ -49,10 +37,7 @@ SOLVERS: dict[str, Callable[[], Solver]] = {"connect_four": ConnectFourSolver, "
 
 
 def solver_for(config: GameConfig) -> Solver:
-    """Return the solver of a configuration's game.
-
-    A process has one solver of each game. Raises ``NoSolver``.
-    """
+    """Return the solver of a configuration's game. A process has one solver of each game. Raises ``NoSolver``."""
     name = config.game.partition("(")[0]
     if name not in SOLVERS or is_own(config.game) or config.max_moves is not None or not _usual(config.game, name):
         raise NoSolver(

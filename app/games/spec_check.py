@@ -70,11 +70,8 @@ def _level_faults(levels: Any) -> Iterator[Finding]:
 
 
 def are_planes(planes: Any) -> bool:
-    """Return whether a value is a tuple (C, H, W).
-
-    A list would never equal the tuple in a model's manifest.
-    """
-    return type(planes) is tuple and len(planes) == 3 and all(type(one) is int and one >= 1 for one in planes)
+    """Return whether a value is a tuple (C, H, W). A list would never equal the tuple in a model's manifest."""
+    return type(planes) is tuple and len(planes) == 3 and all(type(size) is int and size >= 1 for size in planes)
 
 
 def _plane_faults(planes: Any, size: int) -> Iterator[Finding]:
@@ -86,11 +83,11 @@ def _plane_faults(planes: Any, size: int) -> Iterator[Finding]:
 
 
 def _symmetries_faults(spec: Any) -> Iterator[Finding]:
-    given = spec.symmetries
-    if not isinstance(given, tuple | list) or not all(isinstance(one, Symmetry) for one in given):
-        yield _fault(f"symmetries is {given!r}.", f"It is a tuple. {BUILD}")
+    symmetries = spec.symmetries
+    if not isinstance(symmetries, tuple | list) or not all(isinstance(item, Symmetry) for item in symmetries):
+        yield _fault(f"symmetries is {symmetries!r}.", f"It is a tuple. {BUILD}")
         return
-    for symmetry in given:
+    for symmetry in symmetries:
         yield from _symmetry_faults(symmetry, spec)
 
 

@@ -1,7 +1,4 @@
-"""The interface of game rules, for many games at once.
-
-Games are seen by the seats to move.
-"""
+"""The interface of game rules, for many games at once. Games are seen by the seats to move."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,10 +39,7 @@ Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Seats = NDArray[np.int8]
 Heuristic = Callable[[Observations, Mask], Floats]
-"""A player, as a function that returns action log-weights [K, A].
-
-Its arguments are observations [K, D] and masks [K, A].
-"""
+"""A player, as a function from observations [K, D] and masks [K, A] to action log-weights [K, A]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,10 +92,7 @@ class TableSpec:
         return self.levels.get(self.bot(HEURISTIC))
 
     def bot(self, name: str) -> str:
-        """Return a player's name as in ``bots``.
-
-        ``HEURISTIC`` becomes ``NORMAL`` if the game has that level.
-        """
+        """Return a player's name as in ``bots``. ``HEURISTIC`` becomes ``NORMAL`` if the game has that level."""
         return NORMAL if name == HEURISTIC and NORMAL in self.levels else name
 
 
@@ -118,31 +109,19 @@ class Table(Protocol):
     spec: TableSpec
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
-        """Begin a game in each of ``slots`` from its own seed.
-
-        Raises ``ValueError`` unless there are as many seeds as slots.
-        """
+        """Begin a game in each of ``slots`` from its own seed. Raises ``ValueError`` for too many or few seeds."""
 
     def seats(self) -> Seats:
         """Return the seat to move in every slot [N], or ``FINISHED``."""
 
     def observe(self, slots: Indices) -> tuple[Observations, Mask]:
-        """Return observations [K, D] and legal masks [K, A] for ``slots`` [K].
-
-        They are those of the seats to move.
-        """
+        """Return observations [K, D] and legal masks [K, A] of the seats to move in ``slots`` [K]."""
 
     def view(self, slots: Indices, seats: Seats) -> Observations:
-        """Return observations [K, D] of any seats [K].
-
-        They need not be the seats to move, for instance at the end of a truncated game.
-        """
+        """Return observations [K, D] of any seats [K], to move or not, also after the end of a truncated game."""
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
-        """Play ``actions`` [K] in distinct ``slots`` [K], then chance and forced moves.
-
-        Raises ``IllegalAction``.
-        """
+        """Play ``actions`` [K] in distinct ``slots`` [K], then chance and forced moves. Raises ``IllegalAction``."""
 
     def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:  # noqa: ARG002
         """Copy the games in slots ``sources`` [K] into ``targets`` [K].
@@ -185,7 +164,4 @@ class Table(Protocol):
         """Return which games [N] were cut off at the move limit."""
 
     def history(self, slot: int) -> list[int]:
-        """Return a game's actions in the rules' numbers.
-
-        Chance and forced moves are included.
-        """
+        """Return a game's actions in the rules' numbers. Chance and forced moves are included."""

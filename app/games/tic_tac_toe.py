@@ -37,10 +37,7 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 
 @inlined
 def _mark(game: np.void, action: int, limit: int) -> None:
-    """Mark a cell for the mover.
-
-    The game ends if it is won or full, or at the limit.
-    """
+    """Mark a cell for the mover. The game ends if it is won or full, or at the limit."""
     mover, played, cells = int(game["mover"]), write_move(game, action), game["pieces"].ravel()
     cells[action], game["open"][action] = mover, 0
     game["mover"] = 1 - mover
@@ -54,10 +51,10 @@ def _mark(game: np.void, action: int, limit: int) -> None:
 @inlined
 def has_line(cells: NDArray[np.uint8], seat: int) -> bool:
     """Return whether a seat holds a line among nine cells."""
-    found = False
+    complete = False
     for k in range(len(LINES)):
-        found |= cells[LINES[k, 0]] == cells[LINES[k, 1]] == cells[LINES[k, 2]] == seat
-    return found
+        complete |= cells[LINES[k, 0]] == cells[LINES[k, 1]] == cells[LINES[k, 2]] == seat
+    return complete
 
 
 TIC_TAC_TOE = BoardRules("tic_tac_toe", version=1, codec=_CODEC, begun=_BEGUN, play=_play, show=show_boards)

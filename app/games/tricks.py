@@ -14,10 +14,7 @@ from app.games.table import Floats, Indices, Mask, Seats
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Played:
-    """M cards played in K positions.
-
-    They are sorted by position, then by order of play.
-    """
+    """M cards played in K positions, sorted by position, then by order of play."""
 
     row: Indices  # [M] the position, 0 … K - 1
     card: Indices  # [M] suit x 13 + rank
@@ -37,14 +34,14 @@ def read_tricks(block: Floats, seats: Seats, players: int, cards: Indices) -> Pl
     [52] gives our number for each of OpenSpiel's cards.
     """
     row, index = np.divmod(np.flatnonzero(block != 0), block.shape[1])  # ten times as fast as on floats
-    place, card = np.divmod(index, CARDS)
-    place %= 2 * players - 1
+    seat, card = np.divmod(index, CARDS)
+    seat %= 2 * players - 1
     count = np.bincount(row, minlength=len(block))
     order = np.arange(len(row)) - (np.cumsum(count) - count)[row]
     ours = cards[card]
     led = ours[np.arange(len(row)) - order % players] // RANKS
     current = order >= (count - count % players)[row]
-    return Played(row, ours, (place - seats.astype(np.int64)[row]) % players, order, led, current, count)
+    return Played(row, ours, (seat - seats.astype(np.int64)[row]) % players, order, led, current, count)
 
 
 def relative(values: Floats, seats: Seats) -> Floats:
@@ -87,10 +84,10 @@ def oh_hell(players: int = 3) -> Codec:
             relative(raw[:, wins:record].reshape(k, players, tricks), seats).reshape(k, -1),
         )
         out = np.zeros((k, ours[-1]), dtype=np.uint8)
-        seen, table, led = ours[7:10]
-        out[:, :seen] = np.concatenate(parts, axis=1)
+        seen_cards, table, led = ours[7:10]
+        out[:, :seen_cards] = np.concatenate(parts, axis=1)
         played = read_tricks(raw[:, record:], seats, players, _OH_HELL_CARDS)
-        out[played.row, seen + played.card] = 1
+        out[played.row, seen_cards + played.card] = 1
         out[played.row[played.current], led + played.led[played.current]] = 1
         others = played.current & (played.seat > 0)  # the seat to move has no card in the trick
         out[played.row[others], table + (played.seat[others] - 1) * CARDS + played.card[others]] = 1
@@ -106,10 +103,7 @@ _POINT_STEPS, _POINT_OFFSET = 36, 10  # points are a thermometer of 36 steps tha
 
 
 def hearts(qs_breaks_hearts: bool = True) -> Codec:  # noqa: FBT001, FBT002  # a parameter of the game
-    """Encode OpenSpiel's Hearts in the layout of our own, ``app.games.hearts.encode``.
-
-    Actions are our card numbers. The scale of 26 points makes a moon worth exactly 1.
-    """
+    """Encode OpenSpiel's Hearts as our own (``app.games.hearts.encode``), with our card numbers and a moon worth 1."""
     cards, also_break = np.argsort(_HEARTS_CARDS), [QUEEN_OF_SPADES] if qs_breaks_hearts else []
 
     def encode(raw: Floats, seats: Seats) -> Floats:
@@ -117,9 +111,9 @@ def hearts(qs_breaks_hearts: bool = True) -> Codec:  # noqa: FBT001, FBT002  # a
         row, card, age = played.row, played.card, played.count[played.row] - 1 - played.order
         out = np.zeros((len(raw), layout.SIZE), dtype=np.float32)
 
-        def write_cards(which: Mask, start: int, place: Indices) -> None:
+        def write_cards(which: Mask, start: int, position: Indices) -> None:
             suit, rank = np.divmod(card[which], RANKS)
-            begin = start + place[which] * layout.CARD
+            begin = start + position[which] * layout.CARD
             out[row[which], begin + suit] = out[row[which], begin + SUITS + rank] = 1
 
         out[:, : layout.SEEN] = raw[:, _HAND + cards]

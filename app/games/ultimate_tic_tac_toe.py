@@ -40,9 +40,9 @@ def ultimate_tic_tac_toe() -> Codec:
         base = np.asarray(pick(raw, seats), dtype=np.uint8)
         stones = base[:, : 2 * _CELLS].reshape(-1, 2, 9, 9)
         # The product with the one-hot selects the forced board; free choice selects none, so all cells are 0.
-        here = np.einsum("kb,kpbc->kpc", base[:, _FORCED : _FORCED + 9], stones)
+        on_forced_board = np.einsum("kb,kpbc->kpc", base[:, _FORCED : _FORCED + 9], stones)
         won = stones[..., LINES].all(axis=-1).any(axis=-1)
-        return np.concatenate([base, here.reshape(-1, 18), won.reshape(-1, 18).astype(np.uint8)], axis=1)
+        return np.concatenate([base, on_forced_board.reshape(-1, 18), won.reshape(-1, 18).astype(np.uint8)], axis=1)
 
     return Codec(_SIZE, encode, identical(2, 9), tuple(map(_ultimate_symmetry, TURNS)), planes=(27, 3, 3))
 
@@ -79,10 +79,7 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 
 @inlined
 def _act(game: np.void, action: int, limit: int) -> None:
-    """Choose a board, or mark a cell of the board.
-
-    The game ends if it is won or full, or at the limit.
-    """
+    """Choose a board, or mark a cell of the board. The game ends if it is won or full, or at the limit."""
     mover, played, board = int(game["mover"]), write_move(game, action), int(game["board"])
     cells, owners = game["cells"], game["owners"]
     won = over = False

@@ -43,10 +43,7 @@ class BadEnvironment(FlyballError):
 
 
 Observations = Any
-"""A batch of N observations.
-
-It is an array [N, ...], or as the environment's space batches them.
-"""
+"""A batch of N observations: an array [N, ...], or as the environment's space batches them."""
 
 Actor = Callable[[Observations], NDArray[Any]]
 """Choice of the actions [N, ...] for a batch of observations."""
@@ -83,10 +80,7 @@ class GymnasiumEnvironments:
         self.action_space = vector.single_action_space
 
     def reset(self, seed: int) -> Any:
-        """Reset all environments; return the first observations.
-
-        Environment i gets the seed ``seed`` + i.
-        """
+        """Reset all environments; return the first observations. Environment i gets the seed ``seed`` + i."""
         with _running(self._name):
             return self._vector.reset(seed=seed)[0]
 
@@ -100,9 +94,9 @@ class GymnasiumEnvironments:
             reward=np.asarray(rewards, dtype=np.float64),
             done=done,
             trunc=trunc,
-            dist=_reported(infos, DIST, self.count),
-            final_dist=_reported(final, DIST, self.count),
-            success=None if self._success is None else self._succeeded(self._success, final, done | trunc),
+            dist=_reported_values(infos, DIST, self.count),
+            final_dist=_reported_values(final, DIST, self.count),
+            success=None if self._success is None else self._success_values(self._success, final, done | trunc),
         )
         return observations, result
 
@@ -111,8 +105,8 @@ class GymnasiumEnvironments:
         with _running(self._name):
             self._vector.close()
 
-    def _succeeded(self, key: str, infos: dict[str, Any], ended: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        reported = _reported(infos, key, self.count)
+    def _success_values(self, key: str, infos: dict[str, Any], ended: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        reported = _reported_values(infos, key, self.count)
         if ended.any() and (reported is None or np.isnan(reported[ended]).any()):
             raise BadEnvironment(
                 f"An episode ended and its info has no {key!r}.",
@@ -160,7 +154,7 @@ def _running(name: str, *expected: type[Exception]) -> Iterator[None]:
         ) from error
 
 
-def _reported(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | None:
+def _reported_values(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | None:
     """Return the values [N] under a key, NaN where missing.
 
     Return None if all environments lack the key.

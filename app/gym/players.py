@@ -101,9 +101,9 @@ def load_policy(name: str, request: PolicyRequest) -> EnvironmentPolicy:
     """
     if name in _OURS:
         return _OURS[name](request)
-    found = {point.name: point for point in entry_points(group=GROUP)}
-    if name not in found:
-        names = sorted({*_OURS, *found})
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in points:
+        names = sorted({*_OURS, *points})
         near = get_close_matches(name, names, n=1)
         hint = (
             f"Did you mean {near[0]}?"
@@ -112,19 +112,16 @@ def load_policy(name: str, request: PolicyRequest) -> EnvironmentPolicy:
         )
         raise UnknownPolicy(f"There is no policy {name!r}.", hint=hint)
     try:
-        factory: Factory = found[name].load()
+        factory: Factory = points[name].load()
     except (ImportError, AttributeError) as error:
         raise BadPolicy(
-            f"The policy {name} ({found[name].value}) cannot be loaded: {error}.", hint="Install what it needs."
+            f"The policy {name} ({points[name].value}) cannot be loaded: {error}.", hint="Install what it needs."
         ) from error
     return factory(request)
 
 
 def fingerprint(source: str | None) -> str | None:
-    """Return the SHA-256 of a policy's file.
-
-    Return None when ``source`` is not a file.
-    """
+    """Return the SHA-256 of a policy's file. Return None when ``source`` is not a file."""
     if source is None or not Path(source).is_file():
         return None
     return sha256(Path(source).read_bytes()).hexdigest()
@@ -154,10 +151,7 @@ class PolicyManifest(Settings):
 
 
 class Perceptron:
-    """A perceptron from a safetensors file (format: see the module).
-
-    Raises ``BadPolicy`` or ``UnusableFile``.
-    """
+    """A perceptron from a safetensors file (format: see the module). Raises ``BadPolicy`` or ``UnusableFile``."""
 
     def __init__(self, request: PolicyRequest) -> None:
         path = Path(request.source or "")
@@ -190,17 +184,17 @@ class Perceptron:
         self._space = request.observation_space
         self._device, self._precision = torch.device(request.device), request.precision
         self.action_codec = manifest.action_codec or default_codec(request.action_space)
-        size, wanted = _observation_size(self._space), self._layers[0][0].shape[1]
-        if size != wanted:
+        size, expected = _observation_size(self._space), self._layers[0][0].shape[1]
+        if size != expected:
             raise BadPolicy(
-                f"The policy was made for {manifest.environment} and takes {wanted} features; these observations have "
-                f"{size}.",
+                f"The policy was made for {manifest.environment} and takes {expected} features; these observations "
+                f"have {size}.",
                 hint="Evaluate it in the environment that it was made for.",
             )
 
     def outputs(self, observations: Any) -> Outputs:
         """See ``EnvironmentPolicy.outputs``."""
-        features = to_device(torch.from_numpy(_flattened(observations, self._space)), self._device)
+        features = to_device(torch.from_numpy(_flatten(observations, self._space)), self._device)
         with torch.inference_mode(), arithmetic(self._device, self._precision):
             for weight, bias in self._layers[:-1]:
                 features = self._activation(torch.nn.functional.linear(features, weight, bias))
@@ -211,10 +205,7 @@ _OURS: dict[str, Factory] = {"mlp": Perceptron, "random": RandomActions}
 
 
 def _observation_size(space: Any) -> int:
-    """Return D, the flattened size of observations.
-
-    Raises ``BadPolicy`` unless they are Discrete or one numeric array.
-    """
+    """Return D, the flattened size of Discrete or numeric observations. Raises ``BadPolicy`` for others."""
     if hasattr(space, "n") and space.shape == ():
         return int(space.n)
     if not space.shape or not np.issubdtype(space.dtype, np.number):
@@ -225,7 +216,7 @@ def _observation_size(space: Any) -> int:
     return int(np.prod(space.shape))
 
 
-def _flattened(observations: NDArray[Any], space: Any) -> NDArray[np.float32]:
+def _flatten(observations: NDArray[Any], space: Any) -> NDArray[np.float32]:
     if space.shape == ():
         hot = np.zeros((len(observations), int(space.n)), dtype=np.float32)
         hot[np.arange(len(observations)), observations - int(space.start)] = 1
@@ -259,10 +250,7 @@ def coded_actor(policy: EnvironmentPolicy, codec: str, space: Any, seed: int) ->
 
 
 def default_codec(action_space: Any) -> str:
-    """Return the codec for logits or means over an action space.
-
-    Raises ``UnsuitedCodec``.
-    """
+    """Return the codec for logits or means over an action space. Raises ``UnsuitedCodec``."""
     return "clip" if _kind(action_space) == "Box" else "greedy"
 
 
@@ -275,12 +263,9 @@ def output_width(action_space: Any) -> int:
 
 
 def _kind(space: Any) -> str:
-    """Return the name of the Gymnasium class of a space.
-
-    The space's own class may derive from that class. Raises ``UnsuitedCodec``.
-    """
-    known = {"Discrete", "MultiDiscrete", "MultiBinary", "Box"}
-    name = next((kind.__name__ for kind in type(space).__mro__ if kind.__name__ in known), None)
+    """Return the Gymnasium class that a space's class is or derives from, by name. Raises ``UnsuitedCodec``."""
+    codecs = {"Discrete", "MultiDiscrete", "MultiBinary", "Box"}
+    name = next((kind.__name__ for kind in type(space).__mro__ if kind.__name__ in codecs), None)
     if name is None:
         raise UnsuitedCodec(
             f"No action codec knows the action space {space}.",
@@ -321,13 +306,13 @@ def _largest(logits: Outputs, _points: Points) -> Outputs:
     return largest
 
 
-def _drawn(logits: Outputs, points: Points) -> Outputs:
+def _draw(logits: Outputs, points: Points) -> Outputs:
     weights = np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
     drawn: Outputs = np.count_nonzero(weights <= (points * weights[:, -1])[:, None], axis=1)
     return drawn
 
 
-_PICKS: dict[str, Decode] = {"greedy": _largest, "sample": _drawn}
+_PICKS: dict[str, Decode] = {"greedy": _largest, "sample": _draw}
 
 
 def _box(codec: str, space: Any) -> Decode:

@@ -39,20 +39,18 @@ def archive(path: Path, until: int, *, say: Callable[[SegmentRow], None] = lambd
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / "archiving"):
             end = reader.archive.end
-            while found := reader.archive.next_file(end):  # complete files that the writer has not adopted
-                end = found[0].last
-            while cut := _cut(reader, end, until):
-                rows.append(write_segment(folder, records_between(reader, end, cut[0]), cut[1]))
-                end = cut[0]
+            while complete := reader.archive.next_file(end):  # complete files that the writer has not adopted
+                end = complete[0].last
+            while segment := _next_segment(reader, end, until):
+                last, size = segment
+                rows.append(write_segment(folder, records_between(reader, end, last), size))
+                end = last
                 say(rows[-1])
     return rows
 
 
-def _cut(reader: SqliteJournalReader, after: int, until: int) -> tuple[int, int] | None:
-    """Return the next segment's last position and size; None without records.
-
-    The size is that of the uncompressed records in bytes.
-    """
+def _next_segment(reader: SqliteJournalReader, after: int, until: int) -> tuple[int, int] | None:
+    """Return the next segment's last position and uncompressed size in bytes; None without records."""
     end, size, head = after, 0, reader.head
     for record in reader.headers(after, until):
         if record.last > until or record.last >= head or record.last - after > SEGMENT_EVENTS:

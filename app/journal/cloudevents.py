@@ -44,10 +44,7 @@ class _Line(NamedTuple):
 
 
 def export_lines(reader: JournalReader, after: int = 0) -> Iterator[bytes]:
-    """Iterate over all events after a position, one line each.
-
-    Raises ``DamagedRecord`` or ``MissingEvents``.
-    """
+    """Iterate over all events after a position, one line each. Raises ``DamagedRecord`` or ``MissingEvents``."""
     while (chunk := reader.read(after)).position > after:
         for record in chunk.records:
             yield from _lines_of(record, after)
@@ -66,26 +63,23 @@ def _lines_of(record: Record, after: int) -> Iterator[bytes]:
         if _is_plain(event.body, id_hash, event.type, event.subject):
             yield event.body[:-1] + b"," + json.dumps(stamps).encode()[1:] + b"\n"
         else:
-            known = {"specversion": "1.0", "id": str(event.sequence), "type": event.type, "subject": event.subject}
-            whole = known | {"idhash": str(id_hash), RAW_TYPE: b64encode(event.body).decode()} | stamps
-            yield json.dumps(whole).encode() + b"\n"
+            attributes = {"specversion": "1.0", "id": str(event.sequence), "type": event.type, "subject": event.subject}
+            line = attributes | {"idhash": str(id_hash), RAW_TYPE: b64encode(event.body).decode()} | stamps
+            yield json.dumps(line).encode() + b"\n"
 
 
 def _is_plain(body: bytes, id_hash: int, event_type: str, subject: str) -> bool:
-    """Return whether an event can be exported as plain attributes.
-
-    Its bytes must be readable, and be those that an import makes of a line's attributes.
-    """
+    """Return whether an event's bytes are readable, and those that an import makes of a line's attributes."""
     try:
         envelope = decode(body)
     except FlyballError:
         return False
-    if _joined(_attributes(body)) != body or b"\n" in body:
+    if _join(_attributes(body)) != body or b"\n" in body:
         return False
     return (hash_id(envelope.id), envelope.type, envelope.subject or "") == (id_hash, event_type, subject)
 
 
-def _joined(attributes: Mapping[str, Raw]) -> bytes:
+def _join(attributes: Mapping[str, Raw]) -> bytes:
     return b"{" + b",".join(json.dumps(name).encode() + b":" + bytes(raw) for name, raw in attributes.items()) + b"}"
 
 
@@ -108,10 +102,10 @@ def import_lines(path: Path, lines: Iterable[bytes]) -> int:
     _remove(unfinished)
     try:
         with closing(SqliteJournal(unfinished)) as journal:
-            records = _records(_parsed(lines))
+            records = _records(_parse_all(lines))
             while part := list(islice(records, RECORDS_PER_TRANSACTION)):
                 journal.append(part)
-                journal.rest(idle=False)
+                journal.maintain(idle=False)
             head = journal.head
         unfinished.rename(path)
         sync(path.parent)
@@ -136,7 +130,7 @@ def _records(lines: Iterable[_Line]) -> Iterator[Record]:
             yield seal(frame, first=first, recorded_us=recorded_us, source=source)
 
 
-def _parsed(lines: Iterable[bytes]) -> Iterator[_Line]:
+def _parse_all(lines: Iterable[bytes]) -> Iterator[_Line]:
     position, recorded_us = 0, 0
     for number, text in enumerate(lines, 1):
         try:
@@ -175,7 +169,7 @@ def _parse(text: bytes) -> _Line:
             raise ValueError(f"idhash {id_hash}, type {kind!r}, subject {subject!r}")
         body = b64decode(_text(attributes[RAW_TYPE]), validate=True)
         return _Line(Draft(int(id_hash), kind, subject, body), int(sequence), recorded_us, source)
-    body = _joined(attributes)
+    body = _join(attributes)
     envelope = decode(body)
     draft = Draft(hash_id(envelope.id), envelope.type, envelope.subject or "", body)
     return _Line(draft, int(sequence), recorded_us, source)

@@ -11,16 +11,24 @@ from typing import Any
 
 from app.core import FlyballError
 from app.events.frames import DamagedRecord, Record
-from app.journal.database import DamagedDatabase, DamagedRow, Database, StorageError, check_header, explained, locked
+from app.journal.database import (
+    DamagedDatabase,
+    DamagedRow,
+    Database,
+    StorageError,
+    check_header,
+    locked,
+    storage_errors,
+)
 from app.journal.queries import (
     COLUMNS,
     FORMAT,
-    continued,
+    check_continues,
     has_landmark,
     open_header,
     open_record,
     save_row,
-    signed,
+    signed_epoch,
     verified_rows,
 )
 from app.journal.segments import Archive, SegmentRow, foreign_segment
@@ -44,16 +52,13 @@ class Derived:
     def add(self, record: Record) -> None:
         """Add the next record."""
         frame = record.frame
-        key = frame.producer, signed(frame.epoch)
+        key = frame.producer, signed_epoch(frame.epoch)
         self.head = self.used[key] = record.last
         self.marks[key] = max(self.marks[key], frame.base + frame.count)
 
 
 def damage_after(db: sqlite3.Connection, after: int) -> Iterator[FlyballError]:
-    """Iterate over damage of later live records and of other tables.
-
-    Rows of other tables are compared with the records, unless a record is damaged.
-    """
+    """Iterate over damage of later live records; if there is none, also of other tables that contradict them."""
     derived, sound = Derived(), True
     for error in _damaged_records(db, after, derived):
         sound = False
@@ -72,7 +77,7 @@ def damage_after(db: sqlite3.Connection, after: int) -> Iterator[FlyballError]:
 
 
 def _damaged_records(db: sqlite3.Connection, after: int, derived: Derived) -> Iterator[FlyballError]:
-    position = None if after else _archived(db)  # None: the end of the previous record is unknown
+    position = None if after else _last_archived(db)  # None: the end of the previous record is unknown
     begun = True  # because archived records may not be deleted yet
     with closing(db.execute("SELECT first, head, bodies FROM frames WHERE first > ? ORDER BY first", (after,))) as rows:
         for row in rows:
@@ -85,17 +90,17 @@ def _damaged_records(db: sqlite3.Connection, after: int, derived: Derived) -> It
                 ):
                     yield DamagedDatabase(f"Damaged journal: its table landmarks lacks the record at {record.first}.")
                 if position is not None and not (begun and record.first <= position):
-                    continued(record, position, begun=False)
+                    check_continues(record, position, begun=False)
                 position, begun = record.last, False
             except DamagedRecord as error:
                 position = None
                 yield error
 
 
-def _archived(db: sqlite3.Connection) -> int:
+def _last_archived(db: sqlite3.Connection) -> int:
     """Return the last archived position, also if the table is damaged."""
-    found = db.execute("SELECT max(last) FROM segments").fetchone()[0]
-    return found if isinstance(found, int) else 0
+    last = db.execute("SELECT max(last) FROM segments").fetchone()[0]
+    return last if isinstance(last, int) else 0
 
 
 def _fits(table: str, row: tuple[Any, ...], derived: Derived, archived: int) -> bool:
@@ -118,7 +123,7 @@ def _damaged_landmarks(db: sqlite3.Connection) -> Iterator[FlyballError]:
     """Iterate over damaged or foreign records of the table ``landmarks``."""
     query = """SELECT first, kept.head, kept.bodies, frames.head IS kept.head AND frames.bodies IS kept.bodies
         FROM landmarks AS kept LEFT JOIN frames USING (first) ORDER BY first"""
-    archived = _archived(db)
+    archived = _last_archived(db)
     with closing(db.execute(query)) as rows:
         for first, head, bodies, same in rows:
             try:
@@ -163,7 +168,7 @@ def rebuild(path: Path) -> Rebuilt:
             f"{before} is there, as an earlier rebuild kept it.",
             hint="Look whether it is still needed, and move it away.",
         )
-    with locked(path), explained(path):
+    with locked(path), storage_errors(path):
         check_header(path)
         new.unlink(missing_ok=True)
         with (
@@ -188,20 +193,17 @@ def rebuild(path: Path) -> Rebuilt:
 
 
 def _copy_segments(old: sqlite3.Connection, db: sqlite3.Connection, path: Path) -> int:
-    """Derive the list of segments and their landmarks from the files.
-
-    Rows of deleted segments are copied. Returns the position of the last archived event.
-    """
+    """Derive segments and landmarks from the files, copy deleted segments' rows; return the last archived position."""
     deleted = [row for row in verified_rows(old, "segments", "deleted = 1 ORDER BY first") if isinstance(row, tuple)]
     for row in deleted:
         save_row(db, "segments", *row)
     with closing(Archive(path, db)) as archive:
-        while found := archive.next_file(archive.end):
-            row, last = found
+        while complete := archive.next_file(archive.end):
+            row, last = complete
             if _is_foreign(old, row, last):
                 raise foreign_segment(archive.folder / row.name)
             save_row(db, "segments", *row)
-            for first, head, bodies in archive.opened(row).rows(0):
+            for first, head, bodies in archive.open_segment(row).rows(0):
                 if has_landmark(open_header(first, head)):
                     db.execute("INSERT INTO landmarks VALUES (?, ?, ?)", (first, head, bodies()))
         return archive.end
@@ -212,11 +214,13 @@ def _is_foreign(old: sqlite3.Connection, row: SegmentRow, last: Record) -> bool:
 
     The journal then names another segment, has another last record of the segment, or has no live record after it.
     """
-    named = [one for one in verified_rows(old, "segments", "first = ?", row.first) if isinstance(one, tuple)]
+    named = [
+        segment for segment in verified_rows(old, "segments", "first = ?", row.first) if isinstance(segment, tuple)
+    ]
     newest = old.execute("SELECT max(first) FROM frames").fetchone()[0]
     live = old.execute("SELECT head FROM frames WHERE first = ?", (last.first,)).fetchone()
     return (
-        any(SegmentRow(*one).name != row.name for one in named)
+        any(SegmentRow(*segment).name != row.name for segment in named)
         or newest is None
         or row.last >= newest
         or (live is not None and live[0] != last.raw)
@@ -227,7 +231,7 @@ def _copy_records(old: sqlite3.Connection, db: sqlite3.Connection, archived: int
     derived = Derived(archived)
     for row in old.execute("SELECT first, head, bodies FROM frames WHERE first > ? ORDER BY first", (archived,)):
         record = open_record(*row)
-        continued(record, derived.head, begun=False)
+        check_continues(record, derived.head, begun=False)
         derived.add(record)
         db.execute("INSERT INTO frames VALUES (?, ?, ?)", row)
         if has_landmark(record):
@@ -236,10 +240,7 @@ def _copy_records(old: sqlite3.Connection, db: sqlite3.Connection, archived: int
 
 
 def _copy_landmarks(old: sqlite3.Connection, db: sqlite3.Connection, archived: int, lost: list[str]) -> None:
-    """Copy the sound landmarks whose records are archived.
-
-    Descriptions of lost landmarks are added to ``lost``.
-    """
+    """Copy the sound landmarks whose records are archived. Descriptions of lost landmarks are added to ``lost``."""
     try:
         for row in old.execute("SELECT first, head, bodies FROM landmarks WHERE first <= ?", (archived,)):
             try:

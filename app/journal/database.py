@@ -19,7 +19,7 @@ from typing import Literal
 
 from app.core import FlyballError
 from app.journal.file_watch import FileWatch
-from app.journal.kept_files import RESCUED, sync, unused
+from app.journal.kept_files import RESCUED, sync, unused_path
 
 PAGE_BYTES = 8192
 CHECKPOINT_PAGES = 200
@@ -56,10 +56,7 @@ class StorageError(FlyballError):
 
 
 class StorageFull(StorageError):
-    """The disk is full, or a size limit is reached.
-
-    Acknowledged events are safe.
-    """
+    """The disk is full, or a size limit is reached. Acknowledged events are safe."""
 
 
 class StorageInUse(StorageError):
@@ -67,10 +64,7 @@ class StorageInUse(StorageError):
 
 
 class FileTouched(StorageError):
-    """Another program touched a file that this process writes.
-
-    Whatever was acknowledged is in the database's main file.
-    """
+    """Another program touched a file that this process writes; all acknowledged data is in the main file."""
 
 
 class FileReplaced(FileTouched):
@@ -178,7 +172,7 @@ class Database:
                 f"{path} cannot be written: {error}.", hint="Look at the folder's owner and mode, or name another."
             ) from error
         self._reserve = path.with_name(path.name + ".reserve") if reserve_bytes else None
-        with ExitStack() as on_error, explained(path):
+        with ExitStack() as on_error, storage_errors(path):
             on_error.callback(os.close, self._lock)
             self.connection = _open(path, form, synchronous)
             on_error.callback(self.connection.close)
@@ -190,14 +184,11 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write in one transaction.
-
-        The transaction is committed on leaving and rolled back on an error.
-        """
+        """Write in one transaction. The transaction is committed on leaving and rolled back on an error."""
         self.check()
         try:
             try:
-                with explained(self.path):
+                with storage_errors(self.path):
                     self.connection.execute("BEGIN IMMEDIATE")
                     yield self.connection
                     self.connection.execute("COMMIT")
@@ -222,7 +213,7 @@ class Database:
     def _run(self, *statements: str) -> None:
         self.check()
         try:
-            with explained(self.path):
+            with storage_errors(self.path):
                 for statement in statements:
                     self.connection.execute(statement).fetchall()
         finally:
@@ -240,10 +231,7 @@ class Database:
             os.close(self._lock)
 
     def check(self) -> None:
-        """Raise ``FileTouched`` if another program touched a file.
-
-        Acknowledged transactions are saved first, as far as possible.
-        """
+        """Save acknowledged transactions and raise ``FileTouched`` if another program touched a file."""
         touched, folder = self._watch.look(), self.path.parent
         if touched is None:
             return
@@ -253,7 +241,7 @@ class Database:
                 hint="Start again with its new path, or restore it from a copy.",
             )
         if touched.path != self._watch.main and not touched.in_place:
-            with explained(self.path):
+            with storage_errors(self.path):
                 self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             raise FileTouched(
                 f"{touched.path} {touched.how} while this process wrote {self.path}.",
@@ -267,18 +255,18 @@ class Database:
             )
         copy = self._rescue() if self._rescued and not touched.in_place else None
         if self._watch.has_wal():  # SQLite would apply it to the file that gets the name
-            Path(self._watch.wal).replace(unused(self.path.with_name(f"{self.path.name}-wal.lost")))
+            Path(self._watch.wal).replace(unused_path(self.path.with_name(f"{self.path.name}-wal.lost")))
             Path(f"{self.path}-shm").unlink(missing_ok=True)
-        kept = f"All that was acknowledged is in {copy}." if copy else "The latest transactions may be lost."
+        outcome = f"All that was acknowledged is in {copy}." if copy else "The latest transactions may be lost."
         if self._rescued:
             hint = f"Put {copy or 'the latest copy'} back as {self.path}, or accept the file that is there. Then start."
         else:
             hint = "The daemon rebuilds it from the journal when it starts again."
-        raise FileReplaced(f"{touched.path} {touched.how} while this process wrote {self.path}. {kept}", hint=hint)
+        raise FileReplaced(f"{touched.path} {touched.how} while this process wrote {self.path}. {outcome}", hint=hint)
 
     def _rescue(self) -> Path | None:
         """Copy the open file beside its lost name; return the copy, None if it can't be written."""
-        copy = unused(self.path.with_name(f"{self.path.name}{RESCUED}"))
+        copy = unused_path(self.path.with_name(f"{self.path.name}{RESCUED}"))
         try:
             with closing(sqlite3.connect(copy)) as target:
                 self.connection.backup(target)
@@ -308,7 +296,7 @@ def open_read_only(path: Path, form: Format, *, immutable: bool = False) -> sqli
         check_header(path)
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error}.", hint="Look at its owner and mode.") from error
-    with ExitStack() as on_error, explained(path):
+    with ExitStack() as on_error, storage_errors(path):
         options = "mode=ro&immutable=1" if immutable or _is_at_rest(path) else "mode=ro"
         uri = f"{path.absolute().as_uri()}?{options}"
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
@@ -389,8 +377,8 @@ def check_header(path: Path) -> None:
     wal = Path(f"{path}-wal")
     has_wal = wal.is_file() and wal.stat().st_size > 0  # looked at first: a writer marks the header before it has one
     with path.open("rb") as file:
-        found, mode = file.read(len(HEADER)), file.read(len(WITHOUT_WAL))
-    if found and found != HEADER:
+        header, mode = file.read(len(HEADER)), file.read(len(WITHOUT_WAL))
+    if header and header != HEADER:
         raise DamagedDatabase(f"{path} is damaged or not a Flyball database: its header is wrong.")
     if has_wal and mode == WITHOUT_WAL:
         raise DamagedDatabase(
@@ -401,8 +389,8 @@ def check_header(path: Path) -> None:
 
 def _version(path: Path, connection: sqlite3.Connection, form: Format) -> int:
     """Return a file's format version; refuse other kinds and newer versions."""
-    found = connection.execute("PRAGMA application_id").fetchone()[0]
-    if found != form.kind:
+    kind = connection.execute("PRAGMA application_id").fetchone()[0]
+    if kind != form.kind:
         if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
             raise NotAJournal(f"{path} is empty.", hint=BEGIN)
         raise NotAJournal(f"{path} was not written by this version of Flyball.", hint="Name another file.")
@@ -462,7 +450,7 @@ def _reserve(path: Path, size: int) -> None:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def storage_errors(path: Path) -> Iterator[None]:
     """Convert SQLite's errors into ``StorageError`` and its subclasses."""
     try:
         yield
@@ -480,12 +468,9 @@ def _explain(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> StorageEr
 
 
 def _has_room(path: Path) -> bool:
-    """Return whether the disk has room.
-
-    SQLite may report a full disk as an I/O error.
-    """
+    """Return whether the disk has room. SQLite may report a full disk as an I/O error."""
     try:
-        found = os.statvfs(path.parent)
+        status = os.statvfs(path.parent)
     except OSError:
         return True
-    return found.f_bavail * found.f_frsize >= LEAST_ROOM_BYTES
+    return status.f_bavail * status.f_frsize >= LEAST_ROOM_BYTES

@@ -10,10 +10,7 @@ from typing import NamedTuple
 
 
 class Touched(NamedTuple):
-    """A file that another program touched, and how.
-
-    ``in_place``: only its content changed, or only its times if its size is the same (``resized``).
-    """
+    """A file that another program touched; ``in_place``: only its content, or only its times unless ``resized``."""
 
     path: str
     how: str

@@ -37,8 +37,8 @@ def history(
 
 def voided_events(journal: JournalReader) -> Mapping[int, Event[EventVoided]]:
     """Return the EVENT_VOIDED events, keyed by the position of the voided event."""
-    found = _landmark_events(journal, EventVoided)
-    return {event.data.position: event for event in reversed(list(found))}
+    events = _landmark_events(journal, EventVoided)
+    return {event.data.position: event for event in reversed(list(events))}
 
 
 def _landmark_events(journal: JournalReader, kind: type[Payload]) -> Iterator[Event[Any]]:
@@ -85,8 +85,5 @@ def past_settings(journal: JournalReader) -> Generator[RunSettings, None, None]:
 
 
 def last_settings(journal: JournalReader) -> RunSettings | None:
-    """Return the settings in force; None in a new journal.
-
-    Raises ``ForeignSettings``; see ``past_settings``.
-    """
+    """Return the settings in force; None in a new journal. Raises ``ForeignSettings``; see ``past_settings``."""
     return next(past_settings(journal), None)

@@ -11,15 +11,15 @@ RESCUED = ".rescued"
 """Suffix of the copy of a database that lost its name while it was open."""
 
 
-def unused(path: Path) -> Path:
+def unused_path(path: Path) -> Path:
     """Return an unused path, by adding a number if necessary."""
     numbered = (path.with_name(f"{path.name}.{number}") for number in count(2))
-    return path if not path.exists() else next(one for one in numbered if not one.exists())
+    return path if not path.exists() else next(candidate for candidate in numbered if not candidate.exists())
 
 
 def set_aside(path: Path) -> Path:
     """Rename a file of another history; return its new path."""
-    return path.rename(unused(path.with_name(path.name + OTHER_HISTORY)))
+    return path.rename(unused_path(path.with_name(path.name + OTHER_HISTORY)))
 
 
 def rescued_copy(path: Path) -> Path | None:

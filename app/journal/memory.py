@@ -10,10 +10,7 @@ from app.journal.queries import MARKS_KEPT, check_order, has_landmark, landmark_
 
 
 class MemoryJournal:
-    """A journal that lives as long as the object.
-
-    Records are kept as bytes, so they are read as from a disk.
-    """
+    """A journal that lives as long as the object. Records are kept as bytes, so they are read as from a disk."""
 
     def __init__(self) -> None:
         self.head = 0
@@ -41,14 +38,16 @@ class MemoryJournal:
                 self._landmarks.append(record)
             self.head, self.recorded_us = record.last, record.recorded_us
         for (producer, epoch), sequence in (marks or {}).items():
-            kept = self._marks.setdefault(producer, {})
-            kept.pop(epoch, None)
-            kept[epoch] = sequence
-            if len(kept) > MARKS_KEPT:
-                del kept[next(iter(kept))]
+            epochs = self._marks.setdefault(producer, {})
+            epochs.pop(epoch, None)
+            epochs[epoch] = sequence
+            if len(epochs) > MARKS_KEPT:
+                del epochs[next(iter(epochs))]
         for dead in dead_letters:
             about = (dead.position, dead.reporter)
-            if dead.position and any(about == (one.position, one.reporter) for one in self._dead_letters.values()):
+            if dead.position and any(
+                about == (earlier.position, earlier.reporter) for earlier in self._dead_letters.values()
+            ):
                 continue
             self._dead_letter_count += 1
             self._dead_letters[self._dead_letter_count] = replace(dead, number=self._dead_letter_count)
@@ -104,7 +103,7 @@ class MemoryJournal:
         """See ``Journal.remove_dead_letter``."""
         return self._dead_letters.pop(number, None) is not None
 
-    def rest(self, *, idle: bool = True) -> None:
+    def maintain(self, *, idle: bool = True) -> None:
         """Do nothing: there is nothing to tidy."""
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from app.core.sizes import size_text
 from app.events.frames import DamagedFrame, Frame
-from app.journal.database import DamagedDatabase, Database, Format, StorageFull, explained
+from app.journal.database import DamagedDatabase, Database, Format, StorageFull, storage_errors
 
 SCHEMA = (
     """CREATE TABLE frames (number INTEGER PRIMARY KEY AUTOINCREMENT, epoch BLOB NOT NULL,
@@ -16,10 +16,7 @@ MAX_BYTES = 256 << 20
 
 
 class SqliteOutbox:
-    """Frames in a SQLite file, up to ``max_bytes``.
-
-    Frames are durable when ``put`` returns. Raises what ``Database`` raises.
-    """
+    """Durable frames in a SQLite file, up to ``max_bytes``. Raises what ``Database`` raises."""
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES) -> None:
         self._db = Database(path, FORMAT)
@@ -36,7 +33,7 @@ class SqliteOutbox:
 
     def load(self) -> list[bytes]:
         """See ``Outbox.load``."""
-        with explained(self._db.path):
+        with storage_errors(self._db.path):
             rows = self._db.connection.execute("SELECT epoch, base, frame FROM frames ORDER BY number").fetchall()
         for epoch, base, frame in rows:
             if not _is_frame(epoch, base, frame):
@@ -59,20 +56,17 @@ class SqliteOutbox:
 
 
 def key_of(frame: bytes) -> tuple[int, int]:
-    """Return the (epoch, base) that identifies a producer's frame.
-
-    Raises ``DamagedFrame``.
-    """
+    """Return the (epoch, base) that identifies a producer's frame. Raises ``DamagedFrame``."""
     parsed = Frame.parse(frame)
     return parsed.epoch, parsed.base
 
 
 def _is_frame(epoch: object, base: object, frame: object) -> bool:
     try:
-        found = key_of(frame) if isinstance(frame, bytes) else None
+        key = key_of(frame) if isinstance(frame, bytes) else None
     except DamagedFrame:
         return False
-    return found is not None and (epoch, base) == (_blob(found[0]), found[1])
+    return key is not None and (epoch, base) == (_blob(key[0]), key[1])
 
 
 def check_bound(size: float, bound: int) -> None:

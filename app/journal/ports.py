@@ -1,7 +1,4 @@
-"""Ports of journals, state stores and outboxes.
-
-All adapters of a port pass one contract suite.
-"""
+"""Ports of journals, state stores and outboxes. All adapters of a port pass one contract suite."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,10 +59,7 @@ class JournalReader(Protocol):
 
     @property
     def first(self) -> int:
-        """Position of the oldest event that is kept.
-
-        It is 1 unless older events were deleted for good.
-        """
+        """Position of the oldest event that is kept, 1 unless older events were deleted for good."""
         ...
 
     def read(
@@ -97,10 +91,7 @@ class JournalReader(Protocol):
         ...
 
     def landmark(self, event_type: str) -> int:
-        """Return an event type's latest position; 0 without such an event.
-
-        The type must be in ``LANDMARKS``.
-        """
+        """Return an event type's latest position; 0 without such an event. The type must be in ``LANDMARKS``."""
         ...
 
     def landmarks(self) -> Iterator[Record]:
@@ -125,10 +116,7 @@ class Journal(JournalReader, Protocol):
 
     @property
     def recorded_us(self) -> int:
-        """Time of the last record; 0 in an empty journal.
-
-        The unit is microseconds since 1970 UTC.
-        """
+        """Time of the last record, in microseconds since 1970 UTC; 0 in an empty journal."""
         ...
 
     def append(
@@ -161,26 +149,20 @@ class Journal(JournalReader, Protocol):
         ...
 
     def mark(self, producer: str, epoch: int) -> int | None:
-        """Return the next event number of a producer's epoch.
-
-        Returns None if no mark is kept.
-        """
+        """Return the next event number of a producer's epoch. Returns None if no mark is kept."""
         ...
 
     def remove_dead_letter(self, number: int) -> bool:
         """Remove a dead letter; return False for an unknown number."""
         ...
 
-    def rest(self, *, idle: bool = True) -> None:
+    def maintain(self, *, idle: bool = True) -> None:
         """Do urgent maintenance between transactions; when ``idle``, do the rest too."""
         ...
 
 
 class StateStore(Protocol):
-    """A daemon's state and cursor.
-
-    Both are saved together, so that each event counts exactly once.
-    """
+    """A daemon's state and cursor. Both are saved together, so that each event counts exactly once."""
 
     def load(self) -> tuple[int, dict[StateKey, bytes]]:
         """Return the cursor and all rows; (0, {}) at first.
@@ -191,10 +173,7 @@ class StateStore(Protocol):
         ...
 
     def save(self, cursor: int, changed: Mapping[StateKey, bytes | None]) -> None:
-        """Save the cursor and the changed rows in one transaction.
-
-        A row that maps to None is deleted.
-        """
+        """Save the cursor and the changed rows in one transaction. A row that maps to None is deleted."""
         ...
 
     def close(self) -> None:
@@ -203,10 +182,7 @@ class StateStore(Protocol):
 
 
 class Outbox(Protocol):
-    """Frames that wait for the broker to come back.
-
-    The frames outlive the program that wrote them.
-    """
+    """Frames that wait for the broker to come back. The frames outlive the program that wrote them."""
 
     def put(self, frames: Sequence[bytes]) -> None:
         """Append frames durably. A frame that is already stored keeps its place.

@@ -66,29 +66,26 @@ def drop_cursors(db: sqlite3.Connection) -> None:
     db.execute("DROP TABLE cursors")
 
 
-def keep_landmarks(db: sqlite3.Connection) -> None:
+def copy_landmarks(db: sqlite3.Connection) -> None:
     """Migrate from format 2, which had no segments and copied no landmarks."""
     db.execute("DROP TABLE landmarks")
     db.execute(LANDMARK_RECORDS)
     db.execute(SEGMENTS)
     with closing(db.execute("SELECT first, head FROM frames")) as rows:
-        found = [first for first, head in rows if has_landmark(open_header(first, head))]
-    for first in found:
+        firsts = [first for first, head in rows if has_landmark(open_header(first, head))]
+    for first in firsts:
         db.execute("INSERT INTO landmarks SELECT first, head, bodies FROM frames WHERE first = ?", (first,))
 
 
 FORMAT = Format(
     0x464C5932,  # "FLY2"
     (FRAMES, LANDMARK_RECORDS, SEGMENTS, *MARKS, DEAD_LETTERS),
-    (add_checksums, drop_cursors, keep_landmarks),
+    (add_checksums, drop_cursors, copy_landmarks),
 )
 
 
 def save_row(db: sqlite3.Connection, table: str, *values: str | int | bytes) -> None:
-    """Insert or replace a row with its checksum.
-
-    The table is one of those in ``COLUMNS``.
-    """
+    """Insert or replace a row with its checksum. The table is one of those in ``COLUMNS``."""
     db.execute(_saving(table), (*values, checksum_of(table, *values)))
 
 
@@ -124,10 +121,7 @@ def verified_rows(
 
 
 def checksum_of(table: str, *values: object) -> int:
-    """Return the CRC-32 of a table's name and a row's values.
-
-    The values' types count, too.
-    """
+    """Return the CRC-32 of a table's name and a row's values. The values' types count, too."""
     total = crc32(table.encode())
     for value in values:
         raw = value if isinstance(value, bytes) else str(value).encode()
@@ -141,10 +135,7 @@ def has_landmark(record: Record) -> bool:
 
 
 def landmark_in(records: Iterable[Record], event_type: str) -> int:
-    """Return the position of a type's last event; 0 without one.
-
-    ``records`` come latest first.
-    """
+    """Return the position of a type's last event; 0 without one. ``records`` come latest first."""
     for record in records:
         frame = record.frame
         if event_type in frame.types:
@@ -188,7 +179,7 @@ def open_header(first: int, head: object) -> Record:
     return Record.open(head, expected=first, bodies=False)
 
 
-def continued(record: Record, position: int, *, begun: bool) -> int:
+def check_continues(record: Record, position: int, *, begun: bool) -> int:
     """Check that a record continues a position, and return its last position.
 
     Args:
@@ -206,7 +197,7 @@ def continued(record: Record, position: int, *, begun: bool) -> int:
     return record.last
 
 
-def signed(epoch: int) -> int:
+def signed_epoch(epoch: int) -> int:
     """Return an unsigned 64-bit epoch as the signed integer that SQLite stores."""
     return epoch - (1 << 64) if epoch >> 63 else epoch
 

@@ -26,11 +26,11 @@ from app.journal.database import (
     Format,
     StorageError,
     StorageFull,
-    explained,
     open_read_only,
+    storage_errors,
 )
 from app.journal.kept_files import sync
-from app.journal.queries import continued, open_header, open_record, rows_of, split, verified_rows
+from app.journal.queries import check_continues, open_header, open_record, rows_of, split, verified_rows
 
 BLOCK_RECORDS = 256
 COMPRESSION = 6
@@ -108,12 +108,12 @@ class Segment:
 
     def _blocks(self, where: str, position: int, order: str = "ASC") -> Iterator[int]:
         query = f"SELECT first FROM blocks WHERE {where} ORDER BY first {order}"  # noqa: S608 - constants
-        with explained(self.path), closing(self._connection.execute(query, (position,))) as rows:
+        with storage_errors(self.path), closing(self._connection.execute(query, (position,))) as rows:
             yield from (first for (first,) in rows)
 
     def _load(self, column: str, block: int) -> bytes:
         query = f"SELECT {column} FROM blocks WHERE first = ?"  # noqa: S608 - constants
-        with explained(self.path):
+        with storage_errors(self.path):
             (packed,) = self._connection.execute(query, (block,)).fetchone()
         try:
             return zlib.decompress(packed)
@@ -125,13 +125,13 @@ class Segment:
         raw = self._load("heads", block)
         try:
             (count,) = COUNT.unpack_from(raw)
-            at, first, found = COUNT.size + count * ENTRY.size, block, list[tuple[int, bytes, int]]()
+            at, first, records = COUNT.size + count * ENTRY.size, block, list[tuple[int, bytes, int]]()
             for events, head, bodies in ENTRY.iter_unpack(raw[COUNT.size : at]):
-                found.append((first, raw[at : at + head], bodies))
+                records.append((first, raw[at : at + head], bodies))
                 at, first = at + head, first + events
         except struct.error as error:
             raise damaged(block, f"its block in {self.path} can't be read ({error})") from error
-        return found
+        return records
 
     def _load_bodies(self, block: int) -> list[bytes]:
         raw = self._load("bodies", block)
@@ -149,7 +149,7 @@ def closed_file(path: Path, form: Format) -> Iterator[sqlite3.Connection]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-        with explained(path), closing(sqlite3.connect(path, isolation_level=None)) as db:
+        with storage_errors(path), closing(sqlite3.connect(path, isolation_level=None)) as db:
             for pragma in (f"page_size = {PAGE_BYTES}", "journal_mode = OFF", "synchronous = OFF"):
                 db.execute(f"PRAGMA {pragma}").fetchall()
             marks = (f"PRAGMA application_id = {form.kind}", f"PRAGMA user_version = {form.version}")
@@ -192,30 +192,31 @@ def write_segment(folder: Path, records: Iterable[Record], raw_bytes: int) -> Se
     with closed_file(unfinished, FORMAT) as db:
         rest = iter(records)
         while block := list(islice(rest, BLOCK_RECORDS)):
-            db.execute("INSERT INTO blocks VALUES (?, ?, ?)", _packed(block))
-    row = described(unfinished)
+            db.execute("INSERT INTO blocks VALUES (?, ?, ?)", _pack(block))
+    row = describe_segment(unfinished)
     unfinished.rename(folder / row.name)
     sync(folder)
     return row
 
 
-def _packed(block: Sequence[Record]) -> tuple[int, bytes, bytes]:
+def _pack(block: Sequence[Record]) -> tuple[int, bytes, bytes]:
     heads, bodies = zip(*map(split, block), strict=True)
     entries = (
-        ENTRY.pack(one.frame.count, len(head), len(body)) for one, head, body in zip(block, heads, bodies, strict=True)
+        ENTRY.pack(record.frame.count, len(head), len(body))
+        for record, head, body in zip(block, heads, bodies, strict=True)
     )
     table = b"".join((COUNT.pack(len(block)), *entries))
     return block[0].first, *(zlib.compress(b"".join(parts), COMPRESSION) for parts in ((table, *heads), bodies))  # type: ignore[return-value]
 
 
-def described(path: Path) -> SegmentRow:
+def describe_segment(path: Path) -> SegmentRow:
     """Read a whole segment and return its description. Raises ``DamagedRecord`` or ``DamagedDatabase``."""
     first = last = recorded_us = 0
     with closing(Segment(path)) as segment:
         for start, head, bodies in segment.rows(0):
             record = open_record(start, head, bodies())
             first = first or record.first
-            last, recorded_us = continued(record, last or start - 1, begun=False), record.recorded_us
+            last, recorded_us = check_continues(record, last or start - 1, begun=False), record.recorded_us
     return SegmentRow(first, last, recorded_us, digest_of(path))
 
 
@@ -240,23 +241,23 @@ class Archive:
 
     def segments(self) -> list[SegmentRow]:
         """Return all segments of the journal, in order. Raises ``DamagedRow``."""
-        with explained(self._journal):
+        with storage_errors(self._journal):
             return [SegmentRow(*row) for row in rows_of(self._connection, "segments", "TRUE ORDER BY first")]
 
     @property
     def end(self) -> int:
         """Position of the last archived event; 0 without an archive."""
-        with explained(self._journal):
+        with storage_errors(self._journal):
             return int(self._connection.execute("SELECT coalesce(max(last), 0) FROM segments").fetchone()[0])
 
     @property
     def first(self) -> int:
         """Position of the oldest event that is kept."""
-        with explained(self._journal):
+        with storage_errors(self._journal):
             query = "SELECT coalesce(max(last), 0) FROM segments WHERE deleted"
             return int(self._connection.execute(query).fetchone()[0]) + 1
 
-    def holding(self, position: int) -> Segment | None:
+    def segment_at(self, position: int) -> Segment | None:
         """Return the open segment that holds a position.
 
         Returns None if the position is not archived.
@@ -264,13 +265,13 @@ class Archive:
         Raises:
             MissingEvents: the segment is missing or was deleted.
         """
-        with explained(self._journal):
+        with storage_errors(self._journal):
             where = "first = (SELECT max(first) FROM segments WHERE first <= ?) AND last >= ?"
-            found = list(rows_of(self._connection, "segments", where, position, position))
-        return self.opened(SegmentRow(*found[0])) if found else None
+            rows = list(rows_of(self._connection, "segments", where, position, position))
+        return self.open_segment(SegmentRow(*rows[0])) if rows else None
 
-    def opened(self, row: SegmentRow) -> Segment:
-        """Open a segment; see ``holding``."""
+    def open_segment(self, row: SegmentRow) -> Segment:
+        """Open a segment; see ``segment_at``."""
         path = self.folder / row.name
         if row.deleted:
             raise MissingEvents(
@@ -290,40 +291,34 @@ class Archive:
 
     def headers_back(self, upto: int) -> Iterator[Record]:
         """Iterate backwards over the archived records up to a position."""
-        while upto >= self.first and (segment := self.holding(upto)):
+        while upto >= self.first and (segment := self.segment_at(upto)):
             for record in segment.headers_back(upto):
                 yield record
                 upto = record.first - 1
 
     def damage(self) -> Iterator[FlyballError]:
-        """Iterate over missing and changed segments.
-
-        Each file is read as a whole. Damaged rows are left out.
-        """
+        """Iterate over missing and changed segments. Each file is read as a whole. Damaged rows are left out."""
         yield from self.missing()
-        for row in self._kept():
+        for row in self._undeleted():
             path = self.folder / row.name
             if path.is_file() and digest_of(path) != row.digest:
                 yield damaged_segment(path)
 
     def missing(self) -> Iterator[FlyballError]:
         """Iterate over missing segments. Damaged rows are left out."""
-        for row in self._kept():
+        for row in self._undeleted():
             path = self.folder / row.name
             if not path.is_file():
                 yield MissingEvents(f"The events {row.first} to {row.last} are archived in {path}, which is missing.")
 
-    def _kept(self) -> list[SegmentRow]:
+    def _undeleted(self) -> list[SegmentRow]:
         """Return the segments that were not deleted."""
-        found = verified_rows(self._connection, "segments", "TRUE ORDER BY first")
-        rows = [SegmentRow(*row) for row in found if isinstance(row, tuple)]
+        checked = verified_rows(self._connection, "segments", "TRUE ORDER BY first")
+        rows = [SegmentRow(*row) for row in checked if isinstance(row, tuple)]
         return [row for row in rows if not row.deleted]
 
     def next_file(self, after: int) -> tuple[SegmentRow, Record] | None:
-        """Return the next complete file, with its last header, or None.
-
-        Raises ``DamagedDatabase``: the file has changed since it was written.
-        """
+        """Return the next complete file, with its last header, or None. Raises ``DamagedDatabase`` if it changed."""
         first = after + 1
         for path in sorted(self.folder.glob(f"{first:012}-*.segment")):
             with closing(Segment(path)) as segment:
@@ -341,7 +336,7 @@ class Archive:
             if row.deleted or target.exists():
                 continue
             folder.mkdir(parents=True, exist_ok=True)
-            self.opened(row)  # because its error for a missing file says what to do
+            self.open_segment(row)  # because its error for a missing file says what to do
             unfinished = target.with_name(target.name + ".partial")
             shutil.copyfile(path, unfinished)
             if digest_of(unfinished) != row.digest:

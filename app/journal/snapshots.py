@@ -36,11 +36,11 @@ def write_snapshot(folder: Path, snapshot: Snapshot, head: bytes) -> None:
         state.write(db, snapshot.position, {**snapshot.rows, RECORD_KEY: head})
     unfinished.rename(_path(folder, snapshot.position))
     sync(folder)
-    kept = list[int]()
+    latest_positions = list[int]()
     for position in positions(folder):
-        latest = len(kept) < KEPT or position // KEPT_EVENTS < kept[-1] // KEPT_EVENTS
+        latest = len(latest_positions) < KEPT or position // KEPT_EVENTS < latest_positions[-1] // KEPT_EVENTS
         if position <= snapshot.position and latest:
-            kept.append(position)
+            latest_positions.append(position)
         else:
             _path(folder, position).unlink()
 
@@ -51,10 +51,7 @@ def positions(folder: Path) -> list[int]:
 
 
 def read_snapshot(folder: Path, upto: int, head_at: Callable[[int], bytes | None]) -> Snapshot | None:
-    """Return the journal's latest readable snapshot at or before a position.
-
-    ``head_at`` returns the header of the record that ends at a position.
-    """
+    """Return the latest readable snapshot at or before a position whose record ``head_at`` finds."""
     for position in positions(folder):
         if position <= upto:
             with (

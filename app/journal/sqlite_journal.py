@@ -1,7 +1,4 @@
-"""The journal in a SQLite file.
-
-A row holds a frame, a transaction a group of frames.
-"""
+"""The journal in a SQLite file. A row holds a frame, a transaction a group of frames."""
 
 import sqlite3
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
@@ -22,8 +19,8 @@ from app.journal.database import (
     DamagedDatabase,
     Database,
     StorageError,
-    explained,
     open_read_only,
+    storage_errors,
     structural_damage,
 )
 from app.journal.kept_files import set_aside
@@ -60,16 +57,16 @@ class _JournalTables:
         self, after: int, *, limit: int = 256, max_bytes: int = 4 << 20, types: Collection[str] | None = None
     ) -> Chunk:
         """See ``JournalReader.read``."""
-        wanted = None if types is None else frozenset(types)
+        names = None if types is None else frozenset(types)
         records, size, position, checksum = list[Record](), 0, after, 0
-        with explained(self._path), closing(self._rows(after, limit, bodies=wanted is None)) as rows:
+        with storage_errors(self._path), closing(self._rows(after, limit, bodies=names is None)) as rows:
             for first, head, bodies in rows:
                 record = (
-                    queries.open_record(first, head, bodies()) if wanted is None else queries.open_header(first, head)
+                    queries.open_record(first, head, bodies()) if names is None else queries.open_header(first, head)
                 )
-                position, checksum = queries.continued(record, position, begun=position == after), record.checksum
-                if wanted is not None:
-                    if wanted.isdisjoint(record.frame.types):
+                position, checksum = queries.check_continues(record, position, begun=position == after), record.checksum
+                if names is not None:
+                    if names.isdisjoint(record.frame.types):
                         continue
                     record = queries.open_record(first, head, bodies())
                 records.append(record)
@@ -82,18 +79,18 @@ class _JournalTables:
 
     def headers(self, after: int, upto: int) -> Iterator[Record]:
         """Iterate over headers from after a position to the record with ``upto``."""
-        with explained(self._path), closing(self._rows(after, -1, bodies=False)) as rows:
+        with storage_errors(self._path), closing(self._rows(after, -1, bodies=False)) as rows:
             for first, head, _ in rows:
                 record = queries.open_header(first, head)
                 if record.first > upto:
                     return
-                after = queries.continued(record, after, begun=True)
+                after = queries.check_continues(record, after, begun=True)
                 yield record
 
     def headers_back(self, upto: int) -> Iterator[Record]:
         """See ``JournalReader.headers_back``."""
         query, following = "SELECT first, head FROM frames WHERE first <= ? ORDER BY first DESC", None
-        with explained(self._path), closing(self._connection.execute(query, (upto,))) as rows:
+        with storage_errors(self._path), closing(self._connection.execute(query, (upto,))) as rows:
             for row in rows:
                 record = queries.open_header(*row)
                 if following is not None and record.last != following - 1:
@@ -105,7 +102,7 @@ class _JournalTables:
     @property
     def head(self) -> int:
         """Position of the last event; 0 in an empty journal."""
-        with explained(self._path):
+        with storage_errors(self._path):
             last = queries.last_record(self._connection)
         return last.last if last else 0
 
@@ -121,7 +118,7 @@ class _JournalTables:
     def landmarks(self) -> Iterator[Record]:
         """See ``JournalReader.landmarks``."""
         query = "SELECT first, head, bodies FROM landmarks ORDER BY first DESC"
-        with explained(self._path), closing(self._connection.execute(query)) as rows:
+        with storage_errors(self._path), closing(self._connection.execute(query)) as rows:
             for row in rows:
                 try:
                     yield queries.open_record(*row)
@@ -133,16 +130,13 @@ class _JournalTables:
         return read_snapshot(self.archive.folder, min(upto, self.head), self.head_at)
 
     def head_at(self, position: int) -> bytes | None:
-        """Return the header of the record that ends at a position.
-
-        Returns None if no record ends there.
-        """
+        """Return the header of the record that ends at a position. Returns None if no record ends there."""
         record = next(self.headers_back(position), None)
         return record.raw if record and record.last == position else None
 
     def dead_letters(self) -> list[DeadLetter]:
         """See ``JournalReader.dead_letters``; the newest 10,000 are kept."""
-        with explained(self._path):
+        with storage_errors(self._path):
             rows = queries.rows_of(self._connection, "dead_letters", "TRUE ORDER BY number")
             return [
                 DeadLetter(position, producer, reporter, error, body, number)
@@ -165,32 +159,29 @@ class _JournalTables:
             query = f"SELECT {columns} FROM frames WHERE first >= ? ORDER BY first LIMIT ?"  # noqa: S608 - constants
             with closing(self._connection.execute(query, (start, limit))) as rows:
                 row = rows.fetchone()
-                archived = self.archive.holding(start) if row is None or row[0] > start else None
+                archived = self.archive.segment_at(start) if row is None or row[0] > start else None
                 while row is not None and archived is None:
                     yield row[0], row[1], partial(row.__getitem__, 2) if bodies else partial(self._bodies, row[0])
                     row = rows.fetchone()
             if archived is None:
                 return
             number = 0
-            for number, found in enumerate(islice(archived.rows(after), limit if limit >= 0 else None), 1):  # noqa: B007
-                yield found
+            for number, archived_row in enumerate(islice(archived.rows(after), limit if limit >= 0 else None), 1):  # noqa: B007
+                yield archived_row
             after, limit = archived.last, max(0, limit - number) if limit >= 0 else limit
 
     def _bodies(self, first: int) -> bytes | None:
         row = self._connection.execute("SELECT bodies FROM frames WHERE first = ?", (first,)).fetchone()
-        if row is None and (segment := self.archive.holding(first)):  # the writer has deleted it since
+        if row is None and (segment := self.archive.segment_at(first)):  # the writer has deleted it since
             _, _, bodies = next(segment.rows(first - 1))
             return bodies()
         return row[0] if row else None
 
     def _check_end(self, after: int) -> None:
-        """Refuse a damaged index that hides later records.
-
-        Otherwise readers would miss these records.
-        """
+        """Refuse a damaged index that hides later records. Otherwise readers would miss these records."""
         query = "SELECT max(first), EXISTS (SELECT 1 FROM frames WHERE first > ?) FROM frames"
-        last, found = self._connection.execute(query, (after,)).fetchone()
-        if last is not None and last > after and not found:
+        last, has_later = self._connection.execute(query, (after,)).fetchone()
+        if last is not None and last > after and not has_later:
             raise damaged(after + 1, f"events up to position {last} missing")
 
 
@@ -207,7 +198,7 @@ class SqliteJournal(_JournalTables):
     def __init__(self, path: Path) -> None:
         self._db = Database(path, queries.FORMAT, reserve_bytes=RESERVE_BYTES, rescued=True)
         super().__init__(path, self._db.connection)
-        with ExitStack() as on_error, explained(path):
+        with ExitStack() as on_error, storage_errors(path):
             on_error.callback(self._db.close)
             last = queries.last_record(self._connection)
             self._head, self.recorded_us = (last.last, last.recorded_us) if last else (0, 0)
@@ -241,7 +232,7 @@ class SqliteJournal(_JournalTables):
                     db.execute("INSERT INTO landmarks VALUES (?, ?, ?)", row)
             used = records[-1].last if records else self.head
             for (producer, epoch), sequence in (marks or {}).items():
-                queries.save_row(db, "marks", producer, queries.signed(epoch), sequence, used)
+                queries.save_row(db, "marks", producer, queries.signed_epoch(epoch), sequence, used)
             number = self._dead_letters
             for dead in dead_letters:
                 query = "SELECT 1 FROM dead_letters WHERE position = ? AND reporter = ?"
@@ -258,15 +249,15 @@ class SqliteJournal(_JournalTables):
 
     def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
         """See ``Journal.ids``."""
-        kept = max(after, self.first - 1)
-        with explained(self._path), closing(self._rows(kept, -1, bodies=False)) as rows:
+        start = max(after, self.first - 1)
+        with storage_errors(self._path), closing(self._rows(start, -1, bodies=False)) as rows:
             for first, head, _ in rows:
                 yield first, ids_of(head, first)
 
     def mark(self, producer: str, epoch: int) -> int | None:
         """See ``Journal.mark``."""
-        with explained(self._path):
-            where, key = "producer = ? AND epoch = ?", (producer, queries.signed(epoch))
+        with storage_errors(self._path):
+            where, key = "producer = ? AND epoch = ?", (producer, queries.signed_epoch(epoch))
             return next((row[2] for row in queries.rows_of(self._connection, "marks", where, *key)), None)
 
     def remove_dead_letter(self, number: int) -> bool:
@@ -277,16 +268,16 @@ class SqliteJournal(_JournalTables):
     def adopt(self, *, most: int = MOST_SEGMENTS) -> int:
         """Take over complete segments that continue the archive; return its end.
 
-        At most ``most`` segments are taken over. From then on their records are read from the segments. ``rest``
+        At most ``most`` segments are taken over. From then on their records are read from the segments. ``maintain``
         deletes the live ones. A segment of another history is set aside, because archiving would go on after its end.
 
         Raises:
             DamagedDatabase: a segment has changed since it was written, or was set aside.
         """
         for _ in range(most):
-            if (found := self.archive.next_file(self._archived)) is None:
+            if (complete := self.archive.next_file(self._archived)) is None:
                 break
-            row, last = found
+            row, last = complete
             if row.last >= self.head or next(self.headers_back(row.last)).raw != last.raw:
                 path = self.archive.folder / row.name
                 raise foreign_segment(path, f"It is kept as {set_aside(path)}.")
@@ -319,7 +310,7 @@ class SqliteJournal(_JournalTables):
                 raise StorageError(f"{path} cannot be removed: {error}.", hint="Look at the folder's owner.") from error
         return doomed
 
-    def rest(self, *, idle: bool = True) -> None:
+    def maintain(self, *, idle: bool = True) -> None:
         """Checkpoint a long WAL; if ``idle``, also a short one.
 
         If ``idle``, some archived live records are deleted, too. A checkpoint between transactions delays no commit. A
@@ -334,18 +325,15 @@ class SqliteJournal(_JournalTables):
     def _trim(self) -> None:
         query = "SELECT first FROM frames WHERE first <= ? ORDER BY first LIMIT ?"
         with self._db.transaction() as db:
-            gone = db.execute(query, (self._archived, TRIMMED_RECORDS)).fetchall()
-            db.executemany("DELETE FROM frames WHERE first = ?", gone)
-        self._trimmed = len(gone) < TRIMMED_RECORDS
-        self._wal_pages += len(gone) and PAGES_PER_COMMIT + len(gone) // 4
+            archived = db.execute(query, (self._archived, TRIMMED_RECORDS)).fetchall()
+            db.executemany("DELETE FROM frames WHERE first = ?", archived)
+        self._trimmed = len(archived) < TRIMMED_RECORDS
+        self._wal_pages += len(archived) and PAGES_PER_COMMIT + len(archived) // 4
 
     def shrink(self) -> None:
-        """Delete all archived live records, and shrink the file.
-
-        This takes seconds per gigabyte that is left.
-        """
+        """Delete all archived live records, and shrink the file. This takes seconds per gigabyte that is left."""
         while not self._trimmed:
-            self.rest()
+            self.maintain()
         self._db.shrink()
 
     def close(self) -> None:
@@ -355,35 +343,26 @@ class SqliteJournal(_JournalTables):
 
 
 class SqliteJournalReader(_JournalTables):
-    """Reads a journal file, also while a broker writes it.
-
-    Raises what ``open_read_only`` raises.
-    """
+    """Reads a journal file, also while a broker writes it. Raises what ``open_read_only`` raises."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, open_read_only(path, queries.FORMAT))
 
     def damage(self) -> Iterator[FlyballError]:
-        """Iterate over all damage of the journal's file and its archive.
-
-        Damage is found in pages, records, other tables, and archived segments.
-        """
+        """Iterate over all damage in pages, records, other tables, and archived segments."""
         yield from self.live_damage()
         yield from self.archive.damage()
 
     def live_damage(self) -> Iterator[FlyballError]:
         """Iterate over the damage of the journal's file alone."""
-        with explained(self._path):
+        with storage_errors(self._path):
             for problem in structural_damage(self._connection):
                 yield DamagedDatabase(f"{self._path} is damaged: {problem}.")
         yield from self.latest_damage(MOST_EVENTS)
 
     def latest_damage(self, events: int = CHECKED_EVENTS) -> Iterator[FlyballError]:
-        """Iterate over damage of the latest live records and other tables.
-
-        A start of the broker makes the same checks.
-        """
-        with explained(self._path):
+        """Iterate over damage of the latest live records and other tables, as each start of the broker does."""
+        with storage_errors(self._path):
             # Read all tables in one snapshot, because otherwise rows that a broker writes meanwhile look like damage.
             self._connection.execute("BEGIN")
             try:
@@ -410,7 +389,7 @@ class SqliteJournalReader(_JournalTables):
         unfinished = path.with_name(path.name + ".partial")
         try:
             unfinished.unlink(missing_ok=True)
-            with explained(unfinished), closing(sqlite3.connect(unfinished)) as copy:
+            with storage_errors(unfinished), closing(sqlite3.connect(unfinished)) as copy:
                 unfinished.touch()
                 unfinished.chmod(S_IMODE(self._path.stat().st_mode))  # the copy has the journal's permissions
                 self._connection.backup(copy)  # in one step, so it is one snapshot

@@ -1,7 +1,4 @@
-"""State store in SQLite: rows of a daemon's state, and their cursor.
-
-Rows and cursor are saved together.
-"""
+"""State store in SQLite: rows of a daemon's state, and their cursor. Rows and cursor are saved together."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -10,7 +7,7 @@ from pathlib import Path
 from zlib import crc32
 
 from app.core import FlyballError
-from app.journal.database import DamagedState, Database, Format, explained, open_read_only
+from app.journal.database import DamagedState, Database, Format, open_read_only, storage_errors
 from app.journal.ports import StateKey
 
 SCHEMA = (
@@ -38,9 +35,9 @@ class SqliteStateStore:
 
     def save(self, cursor: int, changed: Mapping[StateKey, bytes | None]) -> None:
         """See ``StateStore.save``."""
-        gone = [key for key, value in changed.items() if value is None]
+        deleted = [key for key, value in changed.items() if value is None]
         with self._db.transaction() as db:
-            db.executemany("DELETE FROM state WHERE kind = ? AND name = ?", gone)
+            db.executemany("DELETE FROM state WHERE kind = ? AND name = ?", deleted)
             write(db, cursor, {key: value for key, value in changed.items() if value is not None})
 
     def close(self) -> None:
@@ -57,15 +54,15 @@ def saved_position(path: Path) -> int:
 
 def load(db: sqlite3.Connection, path: Path) -> tuple[int, dict[StateKey, bytes]]:
     """Return cursor and rows of a file. Raises ``DamagedState``; see ``StateStore.load``."""
-    with explained(path):
+    with storage_errors(path):
         cursors = db.execute("SELECT position, checksum FROM cursor").fetchall()
         rows = db.execute("SELECT kind, name, value, checksum FROM state").fetchall()
     if bool(rows) > bool(cursors) or any(crc != crc32(str(position).encode()) for position, crc in cursors):
-        raise _damaged(path, "the cursor")
+        raise _damaged_state(path, "the cursor")
     for kind, name, value, checksum in rows:
         typed = isinstance(kind, str) and isinstance(name, str) and isinstance(value, bytes)
         if not typed or checksum != _checksum(kind, name, value):
-            raise _damaged(path, f"{kind} {name!r}")
+            raise _damaged_state(path, f"{kind} {name!r}")
     return (cursors[0][0] if cursors else 0), {(kind, name): value for kind, name, value, _ in rows}
 
 
@@ -76,7 +73,7 @@ def write(db: sqlite3.Connection, cursor: int, rows: Mapping[StateKey, bytes]) -
     db.execute("INSERT OR REPLACE INTO cursor VALUES (0, ?, ?)", (cursor, crc32(str(cursor).encode())))
 
 
-def _damaged(path: Path, what: str) -> DamagedState:
+def _damaged_state(path: Path, what: str) -> DamagedState:
     return DamagedState(
         f"Damaged state: the checksum of {what} in {path} is wrong.",
         hint="Move the file away and start again: the state is rebuilt from the journal.",

@@ -32,27 +32,27 @@ class AdapterFolder:
 
     def __init__(self, path: Path, base: str) -> None:
         self.path, self._base = path, base
-        self._held: dict[str, IO[str]] = {}
+        self._locks: dict[str, IO[str]] = {}
         with writing(path):
             (path / _LOCKS).mkdir(parents=True, exist_ok=True)
 
     def take(self, adapter: Adapter) -> None:
         """Export an adapter if it is missing, and lock it. Raises ``UnusableFile``."""
-        if adapter.name in self._held:
+        if adapter.name in self._locks:
             return
         with self.alone():
             export_adapter(adapter, self.path, self._base)
             file = (self.path / _LOCKS / adapter.name).open("a")
             fcntl.flock(file, fcntl.LOCK_SH)
-            self._held[adapter.name] = file
+            self._locks[adapter.name] = file
 
     def release(self, name: str) -> None:
         """Release the lock on an adapter."""
-        self._held.pop(name).close()
+        self._locks.pop(name).close()
 
     def close(self) -> None:
         """Release the locks on all adapters."""
-        for name in [*self._held]:
+        for name in [*self._locks]:
             self.release(name)
 
     def remove_unused(self, unload: Callable[[str], bool]) -> None:
@@ -75,16 +75,13 @@ class AdapterFolder:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     if not unload(path.name):
                         return
-                    gone = path.rename(path.with_suffix(_DELETED))  # atomic, so that no server loads a part of it
-                    rmtree(gone)
+                    doomed = path.rename(path.with_suffix(_DELETED))  # atomic, so that no server loads a part of it
+                    rmtree(doomed)
                     lock.unlink()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other processes from adding and deleting adapters in the context.
-
-        Raises ``UnusableFile``.
-        """
+        """Keep other processes from adding and deleting adapters in the context. Raises ``UnusableFile``."""
         with writing(self.path), (self.path / _LOCKS / _ALL).open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

@@ -25,10 +25,7 @@ WEIGHTS, CONFIG, MANIFEST = "adapter_model.safetensors", "adapter_config.json", 
 def draw_adapter(
     generator: PeftGenerator, name: str, *, rank: int, alpha: int, targets: Sequence[str], seed: int
 ) -> None:
-    """Add a new adapter that answers as the base model does.
-
-    Its A matrices are random, its B matrices are zero.
-    """
+    """Add a new adapter, with random A and zero B matrices, which answers as the base model does."""
     from peft import LoraConfig
 
     with torch.random.fork_rng(devices=[]):

@@ -53,20 +53,17 @@ def find_base(name: str) -> Path:
                 hint="Name a folder with config.json, tokenizer.json and *.safetensors, or download the model first: "
                 f"hf download {name}. HF_HUB_OFFLINE=0 lets Flyball download it.",
             ) from error
-    for wanted in ("config.json", "tokenizer.json", "*.safetensors"):
-        if not list(folder.glob(wanted)):
+    for pattern in ("config.json", "tokenizer.json", "*.safetensors"):
+        if not list(folder.glob(pattern)):
             raise NoBaseModel(
-                f"The base model {name!r} has no {wanted}.",
+                f"The base model {name!r} has no {pattern}.",
                 hint="It needs config.json, tokenizer.json and *.safetensors, as save_pretrained writes them.",
             )
     return folder
 
 
 def fingerprint_of(folder: Path) -> str:
-    """Return the SHA-256 of a base model's files in a folder.
-
-    It covers configuration, tokenizer and weights.
-    """
+    """Return the SHA-256 of a base model's configuration, tokenizer and weights in a folder."""
     whole = sha256()
     for path in sorted({path for pattern in _HASHED for path in folder.glob(pattern)}):
         part = sha256()
@@ -90,17 +87,17 @@ def check_settings(config: GameConfig, game: TextSpec) -> None:
         )
     sizes = _matrices(settings)
     for target in settings.targets:
-        found = [min(shape) for name, shape in sizes.items() if f".{name}".endswith(f".{target}")]
-        if not found:
+        ranks = [min(shape) for name, shape in sizes.items() if f".{name}".endswith(f".{target}")]
+        if not ranks:
             modules = sorted({name.split(".")[-1] for name in sizes})
             raise UnfitLanguageSettings(
                 f"games.{config.key}.language.targets: the base model has no module {target!r}.",
                 hint=f"Its modules with matrices: {', '.join(modules)}.",
             )
-        if settings.rank > min(found):
+        if settings.rank > min(ranks):
             raise UnfitLanguageSettings(
-                f"games.{config.key}.language.rank: {settings.rank} is more than {target} can have, {min(found)}.",
-                hint=f"Set it to {min(found)} or less; 8 or 16 is usual.",
+                f"games.{config.key}.language.rank: {settings.rank} is more than {target} can have, {min(ranks)}.",
+                hint=f"Set it to {min(ranks)} or less; 8 or 16 is usual.",
             )
 
 
@@ -110,7 +107,7 @@ def _matrices(settings: LanguageSettings) -> dict[str, tuple[int, ...]]:
     width = settings.base_width
     if settings.base is None:
         return {name: (width, 2 * width if name in PROJECTIONS[4:] else width) for name in PROJECTIONS}
-    found: dict[str, tuple[int, ...]] = {}
+    matrices: dict[str, tuple[int, ...]] = {}
     for path in find_base(settings.base).glob("*.safetensors"):
         try:
             with path.open("rb") as file:
@@ -122,5 +119,5 @@ def _matrices(settings: LanguageSettings) -> dict[str, tuple[int, ...]]:
                 f"The base model {settings.base!r} cannot be loaded: {path.name} is no safetensors file.",
                 hint="Download or save it again.",
             ) from error
-        found |= {name.removesuffix(".weight"): shape for name, shape in shapes.items() if len(shape) == 2}
-    return found
+        matrices |= {name.removesuffix(".weight"): shape for name, shape in shapes.items() if len(shape) == 2}
+    return matrices

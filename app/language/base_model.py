@@ -1,7 +1,4 @@
-"""Base models: a causal language model with its tokenizer.
-
-A base model is drawn at random, read from the store, or the user's own.
-"""
+"""Base models: causal language models with tokenizers, drawn at random, from the store, or the user's."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -50,10 +47,7 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BaseModel(Vocabulary):
-    """A causal language model with its tokenizer.
-
-    ``model`` is a model of ``transformers``, in evaluation mode.
-    """
+    """A causal language model with its tokenizer. ``model`` is a model of ``transformers``, in evaluation mode."""
 
     model: Any
 
@@ -62,10 +56,7 @@ _VOCABULARIES: dict[tuple[BlobStore, str | None, str], Vocabulary] = {}
 
 
 def train_tokenizer(texts: Iterable[str], size: int) -> Any:
-    """Return a byte-level BPE tokenizer of at most ``size`` tokens.
-
-    It can encode every text.
-    """
+    """Return a byte-level BPE tokenizer of at most ``size`` tokens. It can encode every text."""
     require_packages()
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -81,10 +72,7 @@ def train_tokenizer(texts: Iterable[str], size: int) -> Any:
 
 
 def draw_base(tokenizer: Any, seed: int, *, layers: int = 4, width: int = 128, heads: int = 4) -> BaseModel:
-    """Return a Llama with random weights for a tokenizer.
-
-    By default it has about 0.7 million parameters.
-    """
+    """Return a Llama with random weights for a tokenizer. By default it has about 0.7 million parameters."""
     require_packages()
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -109,10 +97,7 @@ def draw_base(tokenizer: Any, seed: int, *, layers: int = 4, width: int = 128, h
 
 
 def put_base(store: BlobStore, base: BaseModel) -> str:
-    """Store a base model; return its fingerprint, which is the blob's key.
-
-    One blob holds weights, configuration and tokenizer.
-    """
+    """Store weights, configuration and tokenizer as one blob; return the fingerprint, which is its key."""
     from safetensors.torch import save
 
     tensors: dict[str, Tensor] = {name: tensor.contiguous() for name, tensor in base.model.state_dict().items()}
@@ -152,9 +137,9 @@ def _differences(config: Any, tensors: dict[str, Tensor]) -> list[str]:
         return ["layers"]
     with torch.device("meta"):
         model: Any = LlamaForCausalLM(config)
-    wanted = {name: tensor.shape for name, tensor in model.state_dict().items() if name in tensors or name != _TIED}
-    found = {name: tensor.shape for name, tensor in tensors.items()}
-    return sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+    expected = {name: tensor.shape for name, tensor in model.state_dict().items() if name in tensors or name != _TIED}
+    actual = {name: tensor.shape for name, tensor in tensors.items()}
+    return sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name))
 
 
 def _description_of(data: bytes, fingerprint: str) -> tuple[Any, Any]:
@@ -199,7 +184,7 @@ def export_base(base: BaseModel, folder: Path) -> None:
 def place_base(store: BlobStore, name: str | None, fingerprint: str, folder: Path) -> str:
     """Return a base model's path or hub name for other programs.
 
-    The user's own, called ``name``, stays where it is, and is not checked. A stored one, if ``name`` is None, is
+    The user's, called ``name``, stays where it is, and is not checked. A stored one, if ``name`` is None, is
     exported into ``folder``. Raises ``MissingBlob``, ``DamagedBlob`` or ``UnusableFile``.
     """
     if name is not None:
@@ -210,10 +195,7 @@ def place_base(store: BlobStore, name: str | None, fingerprint: str, folder: Pat
 
 
 def load_base(name: str) -> BaseModel:
-    """Return the user's base model, by folder or hub name.
-
-    See ``find_base``. Raises ``NoBaseModel``.
-    """
+    """Return the user's base model, by folder or hub name. See ``find_base``. Raises ``NoBaseModel``."""
     folder = find_base(name)
     from transformers import AutoModelForCausalLM
 
@@ -241,14 +223,11 @@ def vocabulary_of(store: BlobStore, name: str | None, fingerprint: str) -> Vocab
     return _VOCABULARIES[key]
 
 
-def check_fingerprint(name: str, found: str, wanted: str) -> None:
-    """Check that the user's base model is the run's original one.
-
-    Raises ``NoBaseModel``.
-    """
-    if found != wanted:
+def check_fingerprint(name: str, actual: str, expected: str) -> None:
+    """Check that the user's base model is the run's original one. Raises ``NoBaseModel``."""
+    if actual != expected:
         raise NoBaseModel(
-            f"MODEL_MISMATCH: the base model {name!r} is {found}, and the run was begun with {wanted}.",
+            f"MODEL_MISMATCH: the base model {name!r} is {actual}, and the run was begun with {expected}.",
             hint="Set language.base back to the model of the run's beginning: adapters fit no other.",
         )
 
@@ -291,9 +270,9 @@ def check_texts(base: BaseModel, config: GameConfig) -> None:
                 f"games.{config.key}.language.most_tokens: an answer takes {length}, more than {most}.",
                 hint=f"Set it to {2 * length} or more.",
             )
-        whole = len(base.encode(turn.prompt)) + length
-        if context is not None and whole > context:
+        needed = len(base.encode(turn.prompt)) + length
+        if context is not None and needed > context:
             raise UnfitLanguageSettings(
-                f"The base model reads {context} tokens, and a turn of {config.key} has {whole} at the beginning.",
+                f"The base model reads {context} tokens, and a turn of {config.key} has {needed} at the beginning.",
                 hint="Choose a base model with a longer context.",
             )

@@ -12,7 +12,7 @@ from app.games.board_table import BoardRules, BoardTable
 from app.games.connect_four import CONNECT_FOUR
 from app.games.table import FINISHED, UnknownGame
 from app.games.tic_tac_toe import TIC_TAC_TOE
-from app.language.text_game import IllegalAnswer, OneOf, TextSpec, TextTable, Turn, draw_answer, parts_of
+from app.language.text_game import IllegalAnswer, OneOf, TextSpec, TextTable, TextTurn, draw_answer, parts_of
 
 VERSION = 1
 """Version of the text; raised when the same moves could give other prompts."""
@@ -47,10 +47,7 @@ BOARDS = {
 
 
 class BoardText(TextTable):
-    """N board games at once as text.
-
-    An answer is the number of an action, counted from 1.
-    """
+    """N board games at once as text. An answer is the number of an action, counted from 1."""
 
     def __init__(self, words: BoardWords, slots: int, max_moves: int | None = None) -> None:
         self._table, self._words = BoardTable(words.rules, slots, max_moves), words
@@ -82,7 +79,7 @@ class BoardText(TextTable):
                 self.submit(slot, seat, draw_answer(self._legal(slot), rng))
                 self.advance()
 
-    def pending(self) -> list[Turn]:
+    def pending(self) -> list[TextTurn]:
         """See ``TextTable.pending``."""
         seats = self._table.seats()
         slots = [slot for slot in np.flatnonzero(seats != FINISHED).tolist() if slot not in self._submitted]
@@ -90,7 +87,7 @@ class BoardText(TextTable):
             return []
         boards, masks = self._table.observe(np.array(slots))
         return [
-            Turn(slot, int(seats[slot]), self._prompt(board), self._one_of(mask))
+            TextTurn(slot, int(seats[slot]), self._prompt(board), self._one_of(mask))
             for slot, board, mask in zip(slots, boards, masks, strict=True)
         ]
 
@@ -109,7 +106,7 @@ class BoardText(TextTable):
         if len(slots):
             self._table.step(slots, actions)
 
-    def bot(self, name: str, turn: Turn, rng: Random) -> str:
+    def bot(self, name: str, turn: TextTurn, rng: Random) -> str:
         """See ``TextTable.bot``."""
         if name == RANDOM:
             return draw_answer(turn.answers, rng)
@@ -128,10 +125,7 @@ class BoardText(TextTable):
         return np.asarray(self._table.seats() != FINISHED)
 
     def scores(self) -> NDArray[np.float32]:
-        """See ``TextTable.scores``.
-
-        A win is 1, a draw 0, a loss -1.
-        """
+        """See ``TextTable.scores``. A win is 1, a draw 0, a loss -1."""
         return self._table.returns()
 
     def returns(self) -> NDArray[np.float32]:

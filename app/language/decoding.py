@@ -1,7 +1,4 @@
-"""Decoding of answers token by token, among the legal tokens.
-
-All generators share it, so that they draw among the same tokens by the same seeds, and record the same masks.
-"""
+"""Decoding of answers, token by token: all generators draw among the same tokens by the same seeds."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.language.generator import Completion, Request, Sampling
+from app.language.generator import Completion, PromptRequest, Sampling
 from app.language.trie import Cursor, Tries
 from app.play.rng import draw_points
 
@@ -20,11 +17,11 @@ Decoder = Callable[[Iterable[int]], str]
 
 
 @dataclass(slots=True, eq=False)
-class Row:
+class AnswerRow:
     """An answer that is being decoded."""
 
     prompt: list[int]
-    request: Request
+    request: PromptRequest
     tries: Tries
     cursor: Cursor | None = field(init=False, default=None)
     ids: list[int] = field(init=False, default_factory=list)
@@ -69,10 +66,7 @@ class Row:
             self.cursor.take(token)
 
     def _take_without_choice(self, cursor: Cursor) -> None:
-        """Append tokens while only one is allowed.
-
-        Their log-probabilities are 0.
-        """
+        """Append tokens while only one is allowed, with log-probabilities of 0."""
         while len(cursor.allowed) == 1:
             self._append(cursor.allowed[0], 0.0)
         if not cursor.allowed:
@@ -90,30 +84,30 @@ class Row:
         )
 
 
-def only_legal(logits: Tensor, rows: Sequence[Row]) -> Tensor:
+def only_legal(logits: Tensor, rows: Sequence[AnswerRow]) -> Tensor:
     """Return ``logits`` [B, V] with -inf for each row's illegal tokens."""
     barred = torch.zeros(logits.shape, dtype=torch.bool)
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         if legal := row.legal:
-            barred[place] = True
-            barred[place, list(legal)] = False
+            barred[index] = True
+            barred[index, list(legal)] = False
     return logits.masked_fill(barred, float("-inf"))
 
 
-def draw(logits: Tensor, rows: Sequence[Row], sampling: Sampling) -> list[tuple[int, float]]:
+def draw(logits: Tensor, rows: Sequence[AnswerRow], sampling: Sampling) -> list[tuple[int, float]]:
     """Return a drawn column and its log-probability for each row.
 
     ``logits`` are [B, V]. At temperature 0, the most probable column is taken. Columns with -inf, and their number,
     make no difference: all tokens may be given, or only the legal ones in ascending order.
     """
-    found = (logits.double() / (sampling.temperature or 1.0)).log_softmax(-1)
+    scores = (logits.double() / (sampling.temperature or 1.0)).log_softmax(-1)
     if sampling.temperature:
         seeds = np.array([row.request.seed for row in rows], dtype=np.uint64)
         points = draw_points(seeds, np.array([len(row.ids) for row in rows]))
-        sums = found.exp().cumsum(-1)
+        sums = scores.exp().cumsum(-1)
         target = torch.from_numpy(points)[:, None] * sums[:, -1:]
         tokens = torch.searchsorted(sums, target, right=True)[:, 0].clamp(max=logits.shape[1] - 1)
     else:
-        tokens = found.argmax(-1)
-    chosen = found.gather(1, tokens[:, None])[:, 0]
+        tokens = scores.argmax(-1)
+    chosen = scores.gather(1, tokens[:, None])[:, 0]
     return list(zip(tokens.tolist(), chosen.tolist(), strict=True))

@@ -1,7 +1,4 @@
-"""Diplomacy as a text game.
-
-All powers order at once, and each power orders one unit after the other.
-"""
+"""Diplomacy as a text game. All powers order at once, and each power orders one unit after the other."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +21,7 @@ from app.games.diplomacy.small import SMALL
 from app.games.diplomacy.standard import STANDARD
 from app.games.diplomacy.text import CLOSE, preamble, prompt
 from app.games.table import UnknownGame
-from app.language.text_game import Answers, IllegalAnswer, TextSpec, TextTable, Turn, draw_answer, parts_of
+from app.language.text_game import Answers, IllegalAnswer, TextSpec, TextTable, TextTurn, draw_answer, parts_of
 
 VERSION = 1
 """Version of rules and text; raised when the same answers could give other prompts or results."""
@@ -35,11 +32,8 @@ MATERIAL, PLACED = "material", "placed"
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
-    """A map with the end and the scoring of its games.
-
-    A game string can set the fields in ``OPTIONS``.
-    """
+class DiplomacyVariant:
+    """A map with the end and the scoring of its games. A game string can set the fields in ``OPTIONS``."""
 
     board: Map
     shown: int  # the number of past phases in a prompt
@@ -48,7 +42,7 @@ class Variant:
     win_bonus: float = 5.0  # of material scores, for a sole leader in centres
     winner_threshold_sc: int = 10  # the centres that a leader needs to get the bonus
 
-    def with_options(self, options: Mapping[str, str]) -> "Variant":
+    def with_options(self, options: Mapping[str, str]) -> "DiplomacyVariant":
         """Return the variant with the options of a game string. Raises ``UnknownGame``."""
         return replace(self, **{name: _read_option(name, text) for name, text in options.items()})
 
@@ -82,24 +76,21 @@ def _read_option(name: str, text: str) -> Any:
             case "winner_threshold_sc" if int(text) >= 1:
                 value = int(text)
     if value is None:
-        known = "; ".join(f"{option}: {meaning}" for option, meaning in OPTIONS.items())
-        raise UnknownGame(f"Diplomacy has no option {name}={text}.", hint=f"Its options are {known}.")
+        described = "; ".join(f"{option}: {meaning}" for option, meaning in OPTIONS.items())
+        raise UnknownGame(f"Diplomacy has no option {name}={text}.", hint=f"Its options are {described}.")
     return value
 
 
 VARIANTS = {
-    "diplomacy": Variant(STANDARD, shown=1, last_year=1910),
-    "diplomacy_small": Variant(SMALL, shown=1, last_year=1906, winner_threshold_sc=5),
+    "diplomacy": DiplomacyVariant(STANDARD, shown=1, last_year=1910),
+    "diplomacy_small": DiplomacyVariant(SMALL, shown=1, last_year=1906, winner_threshold_sc=5),
 }
 """The variants by the name of their game."""
 
 
 @dataclass(frozen=True, slots=True)
 class PowerOrders(Answers):
-    """The legal orders of a power.
-
-    An answer has a line for each order, and then the closing tag.
-    """
+    """The legal orders of a power. An answer has a line for each order, and then the closing tag."""
 
     position: Position
     power: int
@@ -109,9 +100,9 @@ class PowerOrders(Answers):
         if parts and parts[-1] == CLOSE:
             return ()
         board = self.position.board
-        given = [parse_order(board, part[:-1]) for part in parts]
-        found = next_orders(self.position, self.power, given)
-        return tuple(f"{write_order(board, order)}\n" for order in found) or (CLOSE,)
+        previous = [parse_order(board, part[:-1]) for part in parts]
+        orders = next_orders(self.position, self.power, previous)
+        return tuple(f"{write_order(board, order)}\n" for order in orders) or (CLOSE,)
 
     def only(self) -> str | None:
         """Return the legal answer if there is only one, otherwise None."""
@@ -126,7 +117,7 @@ class PowerOrders(Answers):
 class DiplomacyText(TextTable):
     """N games of Diplomacy at once as text."""
 
-    def __init__(self, variant: Variant, slots: int, max_moves: int | None = None) -> None:
+    def __init__(self, variant: DiplomacyVariant, slots: int, max_moves: int | None = None) -> None:
         self._variant, self._max_moves = variant, max_moves
         board = self._board = variant.board
         self.spec = TextSpec(
@@ -149,14 +140,16 @@ class DiplomacyText(TextTable):
                     self.submit(slot, seat, draw_answer(answers, rng))
                 self._play(slot)
 
-    def pending(self) -> list[Turn]:
+    def pending(self) -> list[TextTurn]:
         """See ``TextTable.pending``."""
         turns = []
         for slot, waits in enumerate(self._waits):
             game = self._games[slot]
             if game is not None:
-                shown = game.turns[-self._variant.shown :]
-                turns += [Turn(slot, seat, prompt(game.position, seat, shown), waits[seat]) for seat in sorted(waits)]
+                past = game.turns[-self._variant.shown :]
+                turns += [
+                    TextTurn(slot, seat, prompt(game.position, seat, past), waits[seat]) for seat in sorted(waits)
+                ]
         return turns
 
     def submit(self, slot: int, seat: int, answer: str) -> None:
@@ -208,7 +201,7 @@ class DiplomacyText(TextTable):
     def _cut_off(self, game: Game) -> bool:
         return game.outcome is None and self._max_moves is not None and len(game.turns) >= self._max_moves
 
-    def bot(self, name: str, turn: Turn, rng: Random) -> str:
+    def bot(self, name: str, turn: TextTurn, rng: Random) -> str:
         """See ``TextTable.bot``."""
         game = self._games[turn.slot]
         if name not in BOTS or game is None:

@@ -1,7 +1,4 @@
-"""Interface of text generators: prompts become answers.
-
-The base model gives each answer, alone or with one of its adapters.
-"""
+"""Interface of text generators: prompts become answers of the base model, alone or with an adapter."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,10 +23,7 @@ Ids = Sequence[int]
 
 
 class ModelMismatch(FlyballError):
-    """A loaded model that is not the requested one.
-
-    No game may be played by it.
-    """
+    """A loaded model that is not the requested one. No game may be played by it."""
 
 
 class UnknownAdapter(FlyballError):
@@ -43,17 +37,14 @@ class UnknownAdapter(FlyballError):
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter from the store.
-
-    Its name holds the hash of its content, so a name always means the same adapter.
-    """
+    """An adapter from the store. Its name holds the hash of its content, so a name always means the same adapter."""
 
     name: str  # CONFIGURATION@SHA-256
     checkpoint: Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PromptRequest:
     """A prompt to answer."""
 
     prompt: str
@@ -64,7 +55,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How answers are drawn."""
+    """Temperature, end and length of answers."""
 
     temperature: float  # divides the logits; 0: the most probable token, with log-probabilities at 1
     stop: str  # ends a free answer, and belongs to it
@@ -87,10 +78,7 @@ class Scorer(Protocol):
     """Source of log-probabilities of texts under an adapter."""
 
     def score(self, texts: Sequence[Ids], adapter: str) -> list[list[float]]:
-        """Return each text's log-probabilities in nats, without its first token.
-
-        Raises ``UnknownAdapter``.
-        """
+        """Return each text's log-probabilities in nats, without its first token. Raises ``UnknownAdapter``."""
         ...
 
 
@@ -117,7 +105,7 @@ class Generator(Protocol):
     def unload(self, name: str) -> None:
         """Unload an adapter. Raises ``UnknownAdapter``."""
 
-    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+    def generate(self, requests: Sequence[PromptRequest], sampling: Sampling) -> list[Completion]:
         """Return an answer to each request. Raises ``UnknownAdapter``."""
         ...
 
@@ -137,8 +125,8 @@ def adapter_name(key: ConfigKey, model: ModelHash) -> str:
 def get_adapter(store: BlobStore, model: ModelHash, *, optimizer: bool = False) -> Adapter:
     """Return a verified adapter from the store.
 
-    With ``optimizer``, it includes the state that further training needs.
-    Raises ``MissingBlob``, ``DamagedBlob``, ``NoModel`` or ``ModelMismatch``.
+    With ``optimizer``, it includes the state that further training needs. Raises ``MissingBlob``, ``DamagedBlob``,
+    ``NoModel`` or ``ModelMismatch``.
     """
     checkpoint = get_checkpoint(store, model, optimizer=optimizer)
     manifest = checkpoint.manifest
@@ -157,11 +145,13 @@ def check_canary(generator: Scorer, adapter: Adapter, tolerance: float = TOLERAN
     """
     lora = adapter.checkpoint.manifest.lora
     assert lora is not None
-    found = generator.score(lora.canary.ids, adapter.name)
+    scores = generator.score(lora.canary.ids, adapter.name)
     differences = [
-        abs(here - there)
-        for mine, written in zip(found, lora.canary.log_probs, strict=True)
-        for here, there in zip(mine, written[-len(mine) :], strict=True)  # some scorers return only the last ones
+        abs(actual - expected)
+        for text_scores, written in zip(scores, lora.canary.log_probs, strict=True)
+        for actual, expected in zip(
+            text_scores, written[-len(text_scores) :], strict=True
+        )  # some scorers return only the last ones
     ]
     largest = max(differences, key=lambda difference: (isnan(difference), difference))
     if not largest <= tolerance:

@@ -127,48 +127,45 @@ def improve(
 
     Raises ``DiscardedUpdate`` if numbers are not finite, or the policy moved too far.
     """
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     steps = ceil(len(answers) / settings.batch_rows)
     for epoch in range(1, epochs + 1):
         total, norms = torch.zeros(len(METRICS)), []
         order = torch.randperm(len(answers), generator=generator).numpy()
-        for places in np.array_split(order, steps):  # of equal size, because a small batch makes a noisy step
+        for rows in np.array_split(order, steps):  # of equal size, because a small batch makes a noisy step
             optimizer.zero_grad()
-            for batch in _by_tokens([answers[place] for place in places], settings.batch_tokens):
+            for batch in _by_tokens([answers[row] for row in rows], settings.batch_tokens):
                 with arithmetic():  # new for each batch, because a context keeps the weights that it has rounded
                     loss, figures = _loss(model, batch, settings)
-                torch.autograd.backward(loss / len(places))
+                torch.autograd.backward(loss / len(rows))
                 total += figures.cpu()
             norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)))
             optimizer.step()
-        found = dict(zip(METRICS, (total / len(order)).tolist(), strict=True)) | {
+        metrics = dict(zip(METRICS, (total / len(order)).tolist(), strict=True)) | {
             "gradient_norm": float(np.mean(norms))
         }
-        if not all(np.isfinite(list(found.values()))) or not all(bool(p.isfinite().all()) for p in parameters):
+        if not all(np.isfinite(list(metrics.values()))) or not all(bool(p.isfinite().all()) for p in parameters):
             raise DiscardedUpdate(f"Epoch {epoch} made a NaN or an infinity.", hint="Train more gently.")
-        report(epoch, found)
-        if found["approx_kl"] > settings.max_kl:
+        report(epoch, metrics)
+        if metrics["approx_kl"] > settings.max_kl:
             raise DiscardedUpdate(
-                f"The policy moved by {found['approx_kl']:.2g} nats, more than {settings.max_kl:g}.",
+                f"The policy moved by {metrics['approx_kl']:.2g} nats, more than {settings.max_kl:g}.",
                 hint="Lower the learning rate or the epochs.",
             )
-    return found
+    return metrics
 
 
 def with_base_log_probs(model: Any, answers: Sequence[Answered], most_tokens: int) -> list[Answered]:
-    """Return answers with their log-probabilities under the base model.
-
-    The answers are returned in order of length. At most ``most_tokens`` pass through the model at once.
-    """
-    found = []
+    """Return answers, in order of length, with base log-probabilities; at most ``most_tokens`` are computed at once."""
+    result = []
     with torch.no_grad():
         for batch in _by_tokens(answers, most_tokens):
             log_probs, _ = answered_log_probs(model, batch)
-            found += [
+            result += [
                 replace(row, base_log_probs=scores[: len(row.ids)])
                 for row, scores in zip(batch, log_probs.tolist(), strict=True)
             ]
-    return found
+    return result
 
 
 def answered_log_probs(model: Any, batch: Sequence[Answered], *, share_prefix: bool = True) -> tuple[Tensor, Tensor]:
@@ -183,10 +180,10 @@ def _loss(model: Any, batch: Sequence[Answered], settings: LanguageSettings) -> 
     new, legal = answered_log_probs(model, batch, share_prefix=not settings.gradient_checkpointing)
     old, base = torch.zeros(new.shape), torch.zeros(new.shape)
     learned = torch.zeros(new.shape, dtype=torch.bool)
-    for place, row in enumerate(batch):
-        old[place, : len(row.ids)] = torch.tensor(row.log_probs)
-        base[place, : len(row.ids)] = torch.tensor(row.base_log_probs)
-        learned[place, : len(row.ids)] = torch.tensor(row.learned)
+    for index, row in enumerate(batch):
+        old[index, : len(row.ids)] = torch.tensor(row.log_probs)
+        base[index, : len(row.ids)] = torch.tensor(row.base_log_probs)
+        learned[index, : len(row.ids)] = torch.tensor(row.learned)
     return grpo_loss(
         new,
         old.to(new.device),
@@ -202,4 +199,4 @@ def _loss(model: Any, batch: Sequence[Answered], settings: LanguageSettings) -> 
 def _by_tokens(rows: Sequence[Answered], most: int) -> list[list[Answered]]:
     ordered = sorted(rows, key=lambda row: len(row.prompt) + len(row.ids))
     lengths = [len(row.prompt) + len(row.ids) for row in ordered]
-    return [[ordered[place] for place in batch] for batch in batches(range(len(ordered)), lengths, most)]
+    return [[ordered[index] for index in batch] for batch in batches(range(len(ordered)), lengths, most)]

@@ -127,7 +127,7 @@ def _check_repetition(store: BlobStore, shard: TokenShard, earlier: tuple[ShardK
 
 def _history(shard: TokenShard, game: int) -> bytes:
     """Return the seats and answers of a game as bytes."""
-    return "\0".join(f"{seat}{text}" for seat, text in shard.answers_said(game)).encode()
+    return "\0".join(f"{seat}{text}" for seat, text in shard.played_answers(game)).encode()
 
 
 def _differences(wanted: InspectionSpec, shard: TokenShard, game: int, vocabulary: Vocabulary) -> Iterator[str]:
@@ -144,7 +144,7 @@ def _differences(wanted: InspectionSpec, shard: TokenShard, game: int, vocabular
         )
         for row in np.flatnonzero(shard.game == game).tolist()
     }
-    for seat, text in shard.answers_said(game):
+    for seat, text in shard.played_answers(game):
         for turn in table.pending():
             prompts.discard((turn.seat, np.array(vocabulary.encode(turn.prompt), dtype=np.int32).tobytes()))
         try:

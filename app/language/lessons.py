@@ -44,10 +44,7 @@ def small_base(config: GameConfig, seed: int, report: Callable[[int, int, float]
 
 
 def bot_answers(table: TextTable, bot: str, seed: int) -> Iterator[tuple[str, str]]:
-    """Yield the prompts and answers of a bot's games against itself.
-
-    One game is played in each slot, after a random opening.
-    """
+    """Yield the prompts and answers of a bot's games against itself, one in each slot, from random openings."""
     slots = range(len(table.running()))
     rng = Random(seed)
     table.reset(slots, [rng.getrandbits(62) for _ in slots], [rng.randint(0, _OPENING) for _ in slots])
@@ -62,10 +59,7 @@ def bot_answers(table: TextTable, bot: str, seed: int) -> Iterator[tuple[str, st
 def _lessons(
     config: GameConfig, encode: Callable[[str], list[int]], seed: int
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield token ids of prompts and of the teacher's answers, without end.
-
-    The order within each batch of games is random.
-    """
+    """Yield token ids of prompts and the teacher's answers without end, in random order within each batch of games."""
     table, number, rng = open_text_table(config, _SEATS // config.players), 0, Random(seed)
     while True:
         games = bot_answers(table, config.language.teacher, derive_seed(seed, "games", number))

@@ -25,10 +25,7 @@ MOST_LOADED = 16
 
 
 def base_of(store: BlobStore, config: GameConfig, fingerprint: str) -> BaseModel:
-    """Return an adapter's base model: the user's own, or a stored one.
-
-    Raises ``NoBaseModel``, ``MissingBlob`` or ``DamagedBlob``.
-    """
+    """Return the user's base model or a stored one. Raises ``NoBaseModel``, ``MissingBlob`` or ``DamagedBlob``."""
     if config.language.base is None:
         return get_base(store, fingerprint)
     base = load_base(config.language.base)
@@ -51,18 +48,18 @@ class _Cached(Generic[G]):
         store: BlobStore,
         config: GameConfig,
         models: Sequence[ModelHash],
-        place: object,
+        runtime: object,
         make: Callable[[str], G],
     ) -> G:
         """Return the generator of a base model, with adapters loaded.
 
-        ``place`` is where the generator runs. A new generator replaces the last one if the base model or the place
+        ``runtime`` is where the generator runs. A new generator replaces the last one if the base model or the runtime
         differs.
         """
         adapters = [get_adapter(store, model) for model in dict.fromkeys(models)]
         fingerprint = adapters[0].checkpoint.manifest.base
         assert fingerprint is not None
-        key = (store, config.language.base, fingerprint, place)
+        key = (store, config.language.base, fingerprint, runtime)
         if self._generator is None or key != self._key:
             if self._generator is not None:
                 self._generator.close()
@@ -76,9 +73,9 @@ class _Cached(Generic[G]):
 
 
 def _make_room(generator: Generator, adapters: Sequence[Adapter]) -> None:
-    wanted = {adapter.name for adapter in adapters}
-    idle = [name for name in generator.loaded if name not in wanted]
-    surplus = len(generator.loaded) + len(wanted - {*generator.loaded}) - MOST_LOADED
+    needed = {adapter.name for adapter in adapters}
+    idle = [name for name in generator.loaded if name not in needed]
+    surplus = len(generator.loaded) + len(needed - {*generator.loaded}) - MOST_LOADED
     for name in idle[: max(0, surplus)]:
         generator.unload(name)
 
@@ -116,10 +113,7 @@ class GeneratorCache:
     def get_own(
         self, store: BlobStore, config: GameConfig, models: Sequence[ModelHash], compute: Compute
     ) -> PeftGenerator:
-        """Return a generator in this process, even if there are servers.
-
-        See ``get``.
-        """
+        """Return a generator in this process, even if there are servers. See ``get``."""
 
         def make(fingerprint: str) -> PeftGenerator:
             return PeftGenerator(base_of(store, config, fingerprint), compute)

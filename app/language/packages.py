@@ -12,10 +12,7 @@ class NoLanguagePackages(FlyballError):
 
 
 def require_packages() -> None:
-    """Raise ``NoLanguagePackages`` if a package for language models is missing.
-
-    The packages are not imported.
-    """
+    """Raise ``NoLanguagePackages`` if a package for language models is missing. The packages are not imported."""
     for name in PACKAGES:
         if find_spec(name) is None:
             raise NoLanguagePackages(

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from app.config import CPU, Compute
 from app.language.base_model import BaseModel
-from app.language.decoding import Row, draw, only_legal
+from app.language.decoding import AnswerRow, draw, only_legal
 from app.language.generator import (
     Adapter,
     Completion,
     Generator,
     Ids,
     ModelMismatch,
-    Request,
+    PromptRequest,
     Sampling,
     UnknownAdapter,
     adapter_name,
@@ -72,10 +72,7 @@ class PeftGenerator(Generator):
         return tuple(self._loaded)
 
     def load(self, adapter: Adapter) -> None:
-        """See ``Generator.load``.
-
-        Hash, base model, shapes and numbers are checked before the canary.
-        """
+        """See ``Generator.load``. Hash, base model, shapes and numbers are checked before the canary."""
         if adapter.name in self._loaded:
             self._loaded[adapter.name] = self._loaded.pop(adapter.name)  # now the one used last
             return
@@ -89,10 +86,7 @@ class PeftGenerator(Generator):
             raise
 
     def add(self, name: str, adapter: Adapter) -> None:
-        """Add an adapter to the model under a name.
-
-        Its canary is not checked. Raises ``ModelMismatch``.
-        """
+        """Add an adapter to the model under a name. Its canary is not checked. Raises ``ModelMismatch``."""
         from peft import LoraConfig, get_peft_model_state_dict, set_peft_model_state_dict
 
         lora = adapter.checkpoint.manifest.lora
@@ -102,8 +96,8 @@ class PeftGenerator(Generator):
             raise _unfit(adapter)
         config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=list(lora.targets))
         self.peft.add_adapter(name, config)
-        wanted = get_peft_model_state_dict(self.peft, adapter_name=name)
-        if _shapes(tensors) != _shapes(wanted):
+        expected = get_peft_model_state_dict(self.peft, adapter_name=name)
+        if _shapes(tensors) != _shapes(expected):
             self.drop(name)
             raise _unfit(adapter)
         set_peft_model_state_dict(self.peft, tensors, adapter_name=name)
@@ -123,10 +117,7 @@ class PeftGenerator(Generator):
 
     @contextmanager
     def active(self, name: str | None) -> Iterator[Any]:
-        """Yield the model, which answers by an adapter in the context.
-
-        None means the base model alone. Raises ``UnknownAdapter``.
-        """
+        """Yield the model, which answers by an adapter (None: by none) in the context. Raises ``UnknownAdapter``."""
         if name is None:
             with self.peft.disable_adapter():
                 yield self.base.model
@@ -137,47 +128,38 @@ class PeftGenerator(Generator):
         yield self.base.model
 
     def arithmetic(self) -> AbstractContextManager[object]:
-        """Return the context for decoding and training.
-
-        See ``app.learning.devices``.
-        """
+        """Return the context for decoding and training. See ``app.learning.devices``."""
         return arithmetic(self.device, self._precision)
 
-    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+    def generate(self, requests: Sequence[PromptRequest], sampling: Sampling) -> list[Completion]:
         """See ``Generator.generate``."""
-        found: dict[int, Completion] = {}
+        completions: dict[int, Completion] = {}
         for adapter in dict.fromkeys(request.adapter for request in requests):
             rows = [row for row, request in enumerate(requests) if request.adapter == adapter]
             prompts = {row: self.base.encode(requests[row].prompt) for row in rows}
             rows.sort(key=lambda row: len(prompts[row]))
             with torch.inference_mode(), self.arithmetic(), self.active(adapter) as model:
                 for batch in batches(rows, [len(prompts[row]) + sampling.most_tokens for row in rows]):
-                    batched = [Row(prompts[row], requests[row], self._tries) for row in batch]
+                    batched = [AnswerRow(prompts[row], requests[row], self._tries) for row in batch]
                     self._decode(model, batched, sampling)
-                    found |= {row: one.completion() for row, one in zip(batch, batched, strict=True)}
-        return [found[row] for row in range(len(requests))]
+                    completions |= {row: answer.completion() for row, answer in zip(batch, batched, strict=True)}
+        return [completions[row] for row in range(len(requests))]
 
     def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
-        """See ``Generator.score``.
-
-        The arithmetic is in float32, whatever the precision of answers.
-        """
+        """See ``Generator.score``. The arithmetic is in float32, whatever the precision of answers."""
         scores: list[list[float]] = []
         with torch.inference_mode(), self.active(adapter) as model:
             for text in texts:  # one by one, so that there is no padding
                 logits = answer_logits(model, [text[:1]], [text[1:]])
-                found, _ = log_probs(logits, [text[1:]], [()], [1.0])
-                scores.append(found[0].tolist())
+                scored, _ = log_probs(logits, [text[1:]], [()], [1.0])
+                scores.append(scored[0].tolist())
         return scores
 
     def close(self) -> None:
         """See ``Generator.close``; this one has no connections."""
 
-    def _decode(self, model: Any, rows: list[Row], sampling: Sampling) -> None:
-        """Decode the answers of rows together.
-
-        Tokens without a choice are read together with the token drawn before them.
-        """
+    def _decode(self, model: Any, rows: list[AnswerRow], sampling: Sampling) -> None:
+        """Decode rows together; tokens without a choice are read together with the token drawn before them."""
         live = [row for row in rows if row.finish is None]
         if not live:
             return
@@ -198,15 +180,15 @@ class PeftGenerator(Generator):
             drawn = draw(only_legal(out.logits[:, -1].float().cpu(), live), live, sampling)
             for row, (token, log_prob) in zip(live, drawn, strict=True):
                 row.take(token, log_prob, self.base.decode, sampling)
-            going = [place for place, row in enumerate(live) if row.finish is None]
+            going = [index for index, row in enumerate(live) if row.finish is None]
             if len(going) < len(live):
-                places = torch.tensor(going, dtype=torch.long, device=self.device)
-                cache.batch_select_indices(places)
-                mask, positions = mask[places], positions[places]
-                live = [live[place] for place in going]
+                kept_rows = torch.tensor(going, dtype=torch.long, device=self.device)
+                cache.batch_select_indices(kept_rows)
+                mask, positions = mask[kept_rows], positions[kept_rows]
+                live = [live[index] for index in going]
             if live:
-                ids, seen, after = padded([row.unread() for row in live], 0, self.device)
-                mask = torch.cat([mask, seen], 1)
+                ids, new_mask, after = padded([row.unread() for row in live], 0, self.device)
+                mask = torch.cat([mask, new_mask], 1)
                 positions = positions[:, -1:] + 1 + after
 
 
@@ -226,10 +208,7 @@ def batches(rows: Sequence[int], lengths: Sequence[int], most: int = BATCH_TOKEN
 
 
 def check_content(adapter: Adapter, fingerprint: str) -> None:
-    """Check an adapter's hash, base model, rank and numbers before loading.
-
-    Raises ``ModelMismatch``.
-    """
+    """Check an adapter's hash, base model, rank and numbers before loading. Raises ``ModelMismatch``."""
     checkpoint = adapter.checkpoint
     manifest = checkpoint.manifest
     assert manifest.lora is not None

@@ -85,10 +85,7 @@ def import_adapter(
 
 
 def _lora(config: dict[str, Any]) -> LoraManifest:
-    """Return PEFT's settings of a plain LoRA as a manifest.
-
-    Raises ``ValueError`` or ``KeyError`` for any other adapter.
-    """
+    """Return PEFT's settings of a plain LoRA as a manifest. Raises ``ValueError`` or ``KeyError`` for others."""
     others = [name for name in _UNSUPPORTED if config.get(name)]
     if config["peft_type"] != "LORA" or others or config.get("bias", "none") != "none":
         raise ValueError(f"it is no plain LoRA ({config['peft_type']}, {', '.join(others) or 'bias'})")

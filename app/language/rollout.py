@@ -1,7 +1,4 @@
-"""Rollouts of text games.
-
-In each phase, the turns of all games and seats are answered together.
-"""
+"""Rollouts of text games. In each phase, the turns of all games and seats are answered together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core import derive_seed
-from app.language.generator import Completion, Generator, Request, Sampling
-from app.language.text_game import TextTable, Turn, draw_answer, parts_of
+from app.language.generator import Completion, Generator, PromptRequest, Sampling
+from app.language.text_game import TextTable, TextTurn, draw_answer, parts_of
 
 HERO = 0
 """The agent whose answers are recorded: the first of the list."""
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class TextPlayer:
     """A player: an adapter, the base model itself, or a bot."""
 
     adapter: str | None = None  # name of a loaded adapter; None: the base model
@@ -41,7 +38,7 @@ class TextSchedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class HeroAnswer:
     """A hero's answer."""
 
     game: int
@@ -64,12 +61,14 @@ class TextOutcomes:
 
 
 def play_texts(
-    table: TextTable, agents: Sequence[Agent], schedule: TextSchedule, generator: Generator | None, *, most_tokens: int
-) -> tuple[TextOutcomes, list[Said]]:
-    """Play a schedule; return outcomes and the hero's answers.
-
-    As many games are played at once as ``table`` has slots.
-    """
+    table: TextTable,
+    agents: Sequence[TextPlayer],
+    schedule: TextSchedule,
+    generator: Generator | None,
+    *,
+    most_tokens: int,
+) -> tuple[TextOutcomes, list[HeroAnswer]]:
+    """Play a schedule, a game in each slot of ``table`` at once; return outcomes and the hero's answers."""
     games, seats = schedule.seating.shape
     outcomes = TextOutcomes(
         returns=np.zeros((games, seats), np.float32),
@@ -79,7 +78,7 @@ def play_texts(
         openings=np.zeros(games, np.int64),
         histories=[[] for _ in range(games)],
     )
-    said: list[Said] = []
+    answers: list[HeroAnswer] = []
     slots = len(table.running())
     for first in range(0, games, slots):
         numbers = range(first, min(first + slots, games))
@@ -87,20 +86,17 @@ def play_texts(
         starts = [schedule.starts[game] for game in numbers]
         _begin(table, [schedule.seeds[start] for start in starts], [schedule.openings[start] for start in starts])
         outcomes.openings[numbers] = [len(table.history(slot)) for slot in begun]
-        said += _phases(table, agents, schedule, generator, most_tokens=most_tokens, first=first, count=len(numbers))
+        answers += _phases(table, agents, schedule, generator, most_tokens=most_tokens, first=first, count=len(numbers))
         outcomes.returns[numbers], outcomes.scores[numbers] = table.returns()[begun], table.scores()[begun]
         outcomes.truncated[numbers] = table.truncated()[begun]
         for slot, game in zip(begun, numbers, strict=True):
             outcomes.histories[game] = table.history(slot)
             outcomes.lengths[game] = len(outcomes.histories[game])
-    return outcomes, said
+    return outcomes, answers
 
 
 def _begin(table: TextTable, seeds: Sequence[int], openings: Sequence[int]) -> None:
-    """Begin a game in each of the first slots.
-
-    A game that would end in its opening has a shorter one, because otherwise chance alone would decide it.
-    """
+    """Begin a game in each of the first slots, with a shorter opening if chance alone would decide it."""
     plies, slots = list(openings), list(range(len(seeds)))
     while slots:
         table.reset(slots, [seeds[slot] for slot in slots], [plies[slot] for slot in slots])
@@ -112,15 +108,15 @@ def _begin(table: TextTable, seeds: Sequence[int], openings: Sequence[int]) -> N
 
 def _phases(
     table: TextTable,
-    agents: Sequence[Agent],
+    agents: Sequence[TextPlayer],
     schedule: TextSchedule,
     generator: Generator | None,
     *,
     most_tokens: int,
     first: int,
     count: int,
-) -> list[Said]:
-    said: list[Said] = []
+) -> list[HeroAnswer]:
+    answers: list[HeroAnswer] = []
     step = 0
     while turns := [turn for turn in table.pending() if turn.slot < count]:
         for number, agent in enumerate(agents):
@@ -133,27 +129,24 @@ def _phases(
                     table.submit(turn.slot, turn.seat, table.bot(agent.bot, turn, Random(seed)))
                 continue
             assert generator is not None  # because the agent is a model
-            found = generator.generate(
+            completions = generator.generate(
                 [
-                    Request(turn.prompt, agent.adapter, turn.answers if agent.constrained else None, seed)
+                    PromptRequest(turn.prompt, agent.adapter, turn.answers if agent.constrained else None, seed)
                     for turn, seed in zip(mine, seeds, strict=True)
                 ],
                 Sampling(agent.temperature, table.spec.stop, most_tokens),
             )
-            for turn, completion, seed in zip(mine, found, seeds, strict=True):
+            for turn, completion, seed in zip(mine, completions, seeds, strict=True):
                 legal = _submit(table, turn, completion.text, seed)
                 if number == HERO:
-                    said.append(Said(first + turn.slot, turn.seat, step, completion, legal))
+                    answers.append(HeroAnswer(first + turn.slot, turn.seat, step, completion, legal))
         table.advance()
         step += 1
-    return said
+    return answers
 
 
-def _submit(table: TextTable, turn: Turn, text: str, seed: int) -> bool:
-    """Play an answer, or a random one if it is not legal.
-
-    Returns whether the answer was legal.
-    """
+def _submit(table: TextTable, turn: TextTurn, text: str, seed: int) -> bool:
+    """Play an answer, or a random one if it is not legal. Returns whether the answer was legal."""
     legal = parts_of(turn.answers, text) is not None
     table.submit(turn.slot, turn.seat, text if legal else draw_answer(turn.answers, Random(seed)))
     return legal

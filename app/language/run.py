@@ -15,8 +15,8 @@ from app.engine import JsonObject
 from app.language import jobs, selfplay
 from app.language.base_files import check_settings
 from app.language.models import GENERATORS
-from app.language.rollout import Agent
-from app.language.selfplay import agent_of, generator_for, play_match
+from app.language.rollout import TextPlayer
+from app.language.selfplay import generator_for, play_match, player_of
 from app.language.text_games import open_text_table
 from app.learning.devices import require
 from app.learning.network import threads
@@ -230,15 +230,15 @@ def _evaluated(run: TextRun, place: _Place, games: int, say: Say) -> dict[str, A
     even = games // config.players * config.players
     with GENERATORS.lock:
         generator = generator_for(FileStore(Path(place.store)), config, [run.model], place.compute(run.loop))
-        hero = agent_of(config, run.model, config.evaluation.temperature)
-        scores, free = {}, Agent(hero.adapter, None, 1.0, constrained=False)
+        hero = player_of(config, run.model, config.evaluation.temperature)
+        scores, free = {}, TextPlayer(hero.adapter, None, 1.0, constrained=False)
         seed = derive_seed(run.seed, "evaluation", run.iteration)
         for bot in dict.fromkeys((RANDOM, *config.builtins)):
             found, _ = play_match(
-                config, [hero, agent_of(config, bot, config.evaluation.temperature)], generator, seed=seed, games=even
+                config, [hero, player_of(config, bot, config.evaluation.temperature)], generator, seed=seed, games=even
             )
             scores[bot] = match_statistics(found, config.players).score.mean
-        _, said = play_match(config, [free, Agent(bot=RANDOM)], generator, seed=seed, games=even)
+        _, said = play_match(config, [free, TextPlayer(bot=RANDOM)], generator, seed=seed, games=even)
     legal = sum(one.legal for one in said) / len(said)
     against = ", ".join(f"{score:.1%} against {bot}" for bot, score in scores.items())
     say(f"after iteration {run.iteration}: {against}, {legal:.1%} of free answers legal, {even} games each")

@@ -14,12 +14,9 @@ Ids = Sequence[int]
 
 
 def common_prefix(prompts: Sequence[Ids]) -> int:
-    """Return the number of tokens that all prompts begin with.
-
-    Each prompt keeps at least one token of its own.
-    """
+    """Return the number of tokens that all prompts begin with. Each prompt keeps at least one token of its own."""
     low, high = min(map(list, prompts)), max(map(list, prompts))  # the extremes in lexicographic order differ earliest
-    length = next((place for place, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+    length = next((index for index, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
     return min(length, min(map(len, prompts)) - 1)
 
 
@@ -40,10 +37,7 @@ def padded(prompts: Sequence[Ids], prefix: int, device: torch.device) -> tuple[T
 
 
 def prefix_cache(model: Any, prefix: Ids, rows: int, device: torch.device) -> Any:
-    """Return the keys and values of a preamble, repeated for ``rows``.
-
-    Returns None for an empty preamble.
-    """
+    """Return the keys and values of a preamble, repeated for ``rows``. Returns None for an empty preamble."""
     if not prefix:
         return None
     ids = torch.tensor([list(prefix)], device=device)
@@ -97,12 +91,12 @@ def log_probs(
     for row, (answer, legal) in enumerate(zip(answers, allowed, strict=True)):
         chosen[row, : len(answer)] = torch.tensor(answer, dtype=torch.long)
         real[row, : len(answer)] = True
-        for place, tokens in enumerate(legal):
+        for column, tokens in enumerate(legal):
             if len(tokens):
-                barred[row, place] = True
-                barred[row, place, torch.tensor(tokens, dtype=torch.long)] = False
+                barred[row, column] = True
+                barred[row, column, torch.tensor(tokens, dtype=torch.long)] = False
     heat = torch.tensor(temperatures, device=logits.device)[:, None, None]
     scaled, real = logits / heat, real.to(logits.device)
-    taken = scaled.gather(-1, chosen.to(logits.device)[..., None])[..., 0]
+    chosen_logits = scaled.gather(-1, chosen.to(logits.device)[..., None])[..., 0]
     among = scaled.masked_fill(barred.to(logits.device), float("-inf")).logsumexp(-1)
-    return (taken - among).masked_fill(~real, 0.0), (among - scaled.logsumexp(-1)).masked_fill(~real, 0.0)
+    return (chosen_logits - among).masked_fill(~real, 0.0), (among - scaled.logsumexp(-1)).masked_fill(~real, 0.0)

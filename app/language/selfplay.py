@@ -12,7 +12,7 @@ from app.core import RANDOM, BadUsage, ModelHash, derive_point, derive_seed, is_
 from app.engine import JsonObject, Report
 from app.language.generator import Generator, adapter_name
 from app.language.models import GENERATORS
-from app.language.rollout import HERO, Agent, Said, TextOutcomes, TextSchedule, play_texts
+from app.language.rollout import HERO, HeroAnswer, TextOutcomes, TextPlayer, TextSchedule, play_texts
 from app.language.text_games import BASE_MODEL, open_text_table
 from app.language.token_shard import TokenShard, TokenShardMeta, put_token_shard
 from app.learning.devices import decided
@@ -49,8 +49,8 @@ def grouped_schedule(
     for opponents, count in blocks:
         first, start = len(starts), starts[-1] + 1 if starts else 0
         groups = start + np.arange(count) * -(-count // group) // max(1, count)
-        for place, opponent in enumerate(opponents, 1):
-            seating[first + np.arange(count), (first_seat + groups + place) % players] = opponent
+        for offset, opponent in enumerate(opponents, 1):
+            seating[first + np.arange(count), (first_seat + groups + offset) % players] = opponent
         starts += groups.tolist()
     count = starts[-1] + 1
     return TextSchedule(
@@ -69,43 +69,43 @@ def play(spec: JsonObject, report: Report) -> JsonObject:
     ``NoBaseModel``, ``MissingBlob``, ``DamagedBlob``, ``UnknownGame``, ``NoExperience`` or ``MissingDevice``; with
     servers, also what ``ServedGenerator`` raises.
     """
-    began, wanted = perf_counter(), SelfplaySpec.model_validate(spec)
-    store, config, settings = open_store(wanted.store), wanted.config, wanted.config.language
-    names = (wanted.model, *wanted.opponents)
+    began, arguments = perf_counter(), SelfplaySpec.model_validate(spec)
+    store, config, settings = open_store(arguments.store), arguments.config, arguments.config.language
+    names = (arguments.model, *arguments.opponents)
     with GENERATORS.lock:
-        generator = generator_for(store, config, names, wanted)
-        agents = [agent_of(config, name, config.selfplay.temperature) for name in names]
-        agents[HERO] = Agent(agents[HERO].adapter, None, wanted.temperature, settings.constrained)
+        generator = generator_for(store, config, names, arguments)
+        agents = [player_of(config, name, config.selfplay.temperature) for name in names]
+        agents[HERO] = TextPlayer(agents[HERO].adapter, None, arguments.temperature, settings.constrained)
         schedule = grouped_schedule(
-            wanted.games,
+            arguments.games,
             config.players,
-            [([names.index(name) for name in lineup.opponents], lineup.games) for lineup in wanted.lineups],
+            [([names.index(name) for name in lineup.opponents], lineup.games) for lineup in arguments.lineups],
             group=settings.group_games,
             openings=config.selfplay.opening_plies,
-            seed=wanted.seed,
+            seed=arguments.seed,
         )
-        table = open_text_table(config, min(wanted.games, IN_FLIGHT))
-        outcomes, said = play_texts(table, agents, schedule, generator, most_tokens=settings.most_tokens)
+        table = open_text_table(config, min(arguments.games, IN_FLIGHT))
+        outcomes, answers = play_texts(table, agents, schedule, generator, most_tokens=settings.most_tokens)
         assert generator is not None  # because the hero is a model
         base = generator.fingerprint
-    report({"games": wanted.games})
+    report({"games": arguments.games})
     meta = TokenShardMeta(
         config_key=config.key,
         rules_version=table.spec.rules_version,
-        model=wanted.model,
-        opponents=wanted.opponents,
-        seed=wanted.seed,
-        worker=wanted.worker,
-        temperature=wanted.temperature,
+        model=arguments.model,
+        opponents=arguments.opponents,
+        seed=arguments.seed,
+        worker=arguments.worker,
+        temperature=arguments.temperature,
         base=base,
         constrained=settings.constrained,
     )
-    shard = token_shard(outcomes, said, schedule, meta, settings.illegal_cost)
+    shard = token_shard(outcomes, answers, schedule, meta, settings.illegal_cost)
     wins, draws = seat_wins(outcomes.returns, outcomes.truncated)
     result = SelfplayResult(
         shard=put_token_shard(store, shard),
         rows=shard.rows,
-        games=wanted.games,
+        games=arguments.games,
         mean_length=float(outcomes.lengths.mean()),
         truncated=int(outcomes.truncated.sum()),
         wins=wins,
@@ -132,60 +132,58 @@ def generator_for(store: BlobStore, config: GameConfig, players: Sequence[str], 
     return GENERATORS.get(store, config, models, decided(compute, config.backend))
 
 
-def agent_of(config: GameConfig, name: str, temperature: float) -> Agent:
-    """Return the agent of a player's name.
-
-    The name is a model's hash, ``BASE_MODEL``, or a bot's.
-    """
+def player_of(config: GameConfig, name: str, temperature: float) -> TextPlayer:
+    """Return the agent of a player's name. The name is a model's hash, ``BASE_MODEL``, or a bot's."""
     if name == BASE_MODEL:
-        return Agent(temperature=temperature)
+        return TextPlayer(temperature=temperature)
     if is_model(name):
-        return Agent(adapter_name(config.key, ModelHash(name)), None, temperature)
-    return Agent(bot=name)
+        return TextPlayer(adapter_name(config.key, ModelHash(name)), None, temperature)
+    return TextPlayer(bot=name)
 
 
 def token_shard(
-    outcomes: TextOutcomes, said: Sequence[Said], schedule: TextSchedule, meta: TokenShardMeta, illegal_cost: float
+    outcomes: TextOutcomes,
+    answers: Sequence[HeroAnswer],
+    schedule: TextSchedule,
+    meta: TokenShardMeta,
+    illegal_cost: float,
 ) -> TokenShard:
-    """Return the hero's answers as a shard.
-
-    Rows are ordered by game, seat and step. Raises ``NoExperience`` if there are no answers.
-    """
-    if not said:
+    """Return the hero's answers, by game, seat and step, as a shard. Raises ``NoExperience`` without answers."""
+    if not answers:
         raise NoExperience(
             "The hero had nothing to answer in any of these games.", hint="Play more games, or give it more seats."
         )
-    rows = sorted(said, key=lambda one: (one.game, one.seat, one.step))
+    rows = sorted(answers, key=lambda row: (row.game, row.seat, row.step))
     seats = outcomes.returns.shape[1]
     starts = np.array(schedule.starts, dtype=np.int32)
-    game, seat = np.array([one.game for one in rows], np.int32), np.array([one.seat for one in rows], np.int8)
-    legal = np.array([one.legal for one in rows])
+    game, seat = np.array([row.game for row in rows], np.int32), np.array([row.seat for row in rows], np.int8)
+    legal = np.array([row.legal for row in rows])
     episode = game * seats + seat
     illegal = np.bincount(episode, weights=~legal) / np.maximum(np.bincount(episode), 1)
     reward = outcomes.returns[game, seat] - illegal_cost * illegal[episode]
-    texts = [(number, who, text.encode()) for number, told in enumerate(outcomes.histories) for who, text in told]
+    texts = [(number, by, text.encode()) for number, turns in enumerate(outcomes.histories) for by, text in turns]
     return TokenShard(
         **_tokens(rows),
         group=starts[game] * seats + seat,
         reward=reward.astype(np.float32),
         seat=seat,
         game=game,
-        step=np.array([one.step for one in rows], np.int32),
+        step=np.array([row.step for row in rows], np.int32),
         legal=legal,
-        parsed=np.array([one.completion.finish == "stop" for one in rows]),
+        parsed=np.array([row.completion.finish == "stop" for row in rows]),
         truncated=outcomes.truncated,
         returns=outcomes.returns,
         scores=outcomes.scores,
         start=starts,
         said=np.frombuffer(b"".join(text for _, _, text in texts), dtype=np.uint8),
         said_offsets=np.cumsum([0, *(len(text) for _, _, text in texts)], dtype=np.int64),
-        said_seat=np.array([who for _, who, _ in texts], dtype=np.int8),
+        said_seat=np.array([by for _, by, _ in texts], dtype=np.int8),
         said_game=np.array([number for number, _, _ in texts], dtype=np.int32),
         meta=meta,
     )
 
 
-def _tokens(rows: Sequence[Said]) -> dict[str, NDArray[Any]]:
+def _tokens(rows: Sequence[HeroAnswer]) -> dict[str, NDArray[Any]]:
     """Return the columns of a shard that have a value per token."""
     ids: list[int] = []
     mask: list[bool] = []
@@ -194,13 +192,13 @@ def _tokens(rows: Sequence[Said]) -> dict[str, NDArray[Any]]:
     counts: list[int] = []
     ends = [0]
     for row in rows:
-        made = row.completion
-        before = [0] * len(made.prompt)
-        ids += [*made.prompt, *made.ids]
-        mask += [*map(bool, before), *(len(legal) != 1 for legal in made.allowed)]
-        scores += [*before, *made.log_probs]
-        counts += [*before, *map(len, made.allowed)]
-        for legal in made.allowed:
+        answer = row.completion
+        before = [0] * len(answer.prompt)
+        ids += [*answer.prompt, *answer.ids]
+        mask += [*map(bool, before), *(len(legal) != 1 for legal in answer.allowed)]
+        scores += [*before, *answer.log_probs]
+        counts += [*before, *map(len, answer.allowed)]
+        for legal in answer.allowed:
             allowed += legal
         ends.append(len(ids))
     return {
@@ -220,21 +218,26 @@ def match(spec: JsonObject, report: Report) -> JsonObject:
     Deterministic on a CPU, except ``seconds``. Answers are legal ones, whatever the configuration says. Raises
     ``ModelMismatch``, ``NoBaseModel``, ``MissingBlob``, ``DamagedBlob``, ``UnknownGame`` or ``MissingDevice``.
     """
-    began, asked = perf_counter(), BatchSpec.model_validate(spec)
-    config, part, name = asked.config, asked.batch, asked.batch.opponent.player
+    began, arguments = perf_counter(), BatchSpec.model_validate(spec)
+    config, part, name = arguments.config, arguments.batch, arguments.batch.opponent.player
+    seed = derive_seed(arguments.seed, "match", name)
     with GENERATORS.lock:
-        generator = generator_for(open_store(asked.store), config, (asked.model, name), asked)
-        agents = [agent_of(config, player, config.evaluation.temperature) for player in (asked.model, name)]
-        games, _ = play_match(
-            config, agents, generator, seed=derive_seed(asked.seed, "match", name), games=part.games, first=part.first
-        )
+        generator = generator_for(open_store(arguments.store), config, (arguments.model, name), arguments)
+        agents = [player_of(config, player, config.evaluation.temperature) for player in (arguments.model, name)]
+        games, _ = play_match(config, agents, generator, seed=seed, games=part.games, first=part.first)
     report({"opponent": part.opponent.name, "games": part.games})
     return BatchResult(games=games, seconds=perf_counter() - began).model_dump(mode="json")
 
 
 def play_match(
-    config: GameConfig, agents: Sequence[Agent], generator: Generator | None, *, seed: int, games: int, first: int = 0
-) -> tuple[MatchGames, list[Said]]:
+    config: GameConfig,
+    agents: Sequence[TextPlayer],
+    generator: Generator | None,
+    *,
+    seed: int,
+    games: int,
+    first: int = 0,
+) -> tuple[MatchGames, list[HeroAnswer]]:
     """Play a match; return the games and the hero's answers.
 
     ``first`` is the number of the first game, if only a part of the match is played. A rotation is as many games as
@@ -254,11 +257,11 @@ def play_match(
         first=first,
     )
     table = open_text_table(config, min(games, IN_FLIGHT))
-    outcomes, said = play_texts(table, agents, schedule, generator, most_tokens=config.language.most_tokens)
-    histories = [list("\0".join(f"{seat}{text}" for seat, text in told).encode()) for told in outcomes.histories]
+    outcomes, answers = play_texts(table, agents, schedule, generator, most_tokens=config.language.most_tokens)
+    histories = [list("\0".join(f"{seat}{text}" for seat, text in played).encode()) for played in outcomes.histories]
     margin = margin_of(config, _random_outcomes, decisive=table.spec.decisive)
     ended = outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, histories
-    return match_games(*ended, openings=outcomes.openings, margin=margin), said
+    return match_games(*ended, openings=outcomes.openings, margin=margin), answers
 
 
 def _random_outcomes(config: GameConfig) -> NDArray[np.float32]:
@@ -271,5 +274,5 @@ def _random_outcomes(config: GameConfig) -> NDArray[np.float32]:
         seed=0,
     )
     table = open_text_table(config, min(SAMPLE, IN_FLIGHT))
-    outcomes, _ = play_texts(table, [Agent(bot=RANDOM)], schedule, None, most_tokens=config.language.most_tokens)
+    outcomes, _ = play_texts(table, [TextPlayer(bot=RANDOM)], schedule, None, most_tokens=config.language.most_tokens)
     return outcomes.returns

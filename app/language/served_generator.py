@@ -22,14 +22,14 @@ from app.config import TextServers
 from app.core import ModelHash
 from app.language.adapter_folder import AdapterFolder
 from app.language.base_model import Vocabulary
-from app.language.decoding import Row, draw
+from app.language.decoding import AnswerRow, draw
 from app.language.generator import (
     Adapter,
     Completion,
     Generator,
     Ids,
     ModelMismatch,
-    Request,
+    PromptRequest,
     Sampling,
     Scorer,
     UnknownAdapter,
@@ -73,13 +73,13 @@ class ServedGenerator(Generator):
         self._vocabulary, self._base, self._patience = vocabulary, base, patience_seconds
         self._folder = AdapterFolder(Path(servers.folder), base)
         self._servers = [TextServer(address) for address in servers.addresses]
-        self._found: list[TextServer] = []  # the servers that answered when an adapter was loaded last
-        self._serving: list[TextServer] = []  # the found servers that have not been away since
+        self._answering: list[TextServer] = []  # the servers that answered when an adapter was loaded last
+        self._serving: list[TextServer] = []  # the answering servers that have not been away since
         self._loaded: dict[str, Adapter] = {}
         self._zero: Adapter | None = None
         self._is_waiting = False  # and has logged that it waits
         self._tries = Tries(vocabulary)
-        self._folder.remove_unused(self._unloaded)
+        self._folder.remove_unused(self._unload_everywhere)
 
     @property
     def fingerprint(self) -> str:
@@ -92,10 +92,7 @@ class ServedGenerator(Generator):
         return tuple(self._loaded)
 
     def close(self) -> None:
-        """See ``Generator.close``.
-
-        Adapters stay loaded until another generator finds them unused.
-        """
+        """See ``Generator.close``. Adapters stay loaded until another generator finds them unused."""
         self._folder.close()
         for server in self._servers:
             server.close()
@@ -111,54 +108,48 @@ class ServedGenerator(Generator):
             self._folder.take(adapter)
         self._loaded[adapter.name] = self._loaded.pop(adapter.name, adapter)  # the latest now
         try:
-            self._patiently(lambda _: self._load_on_all(adapter))
+            self._with_retries(lambda _: self._load_on_all(adapter))
         except BaseException:
             self.unload(adapter.name)
             raise
 
     def unload(self, name: str) -> None:
-        """See ``Generator.unload``.
-
-        Servers keep an adapter as long as another process uses it.
-        """
+        """See ``Generator.unload``. Servers keep an adapter as long as another process uses it."""
         if self._loaded.pop(name, None) is None:
             raise UnknownAdapter(name, self.loaded)
         self._folder.release(name)
-        self._folder.remove_unused(self._unloaded)
+        self._folder.remove_unused(self._unload_everywhere)
 
-    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[Completion]:
+    def generate(self, requests: Sequence[PromptRequest], sampling: Sampling) -> list[Completion]:
         """See ``Generator.generate``. Raises ``NoServer`` or ``ServerRefused``, too."""
         adapters = {name: self._adapter(name) for name in dict.fromkeys(request.adapter for request in requests)}
-        rows = [Row(self._vocabulary.encode(request.prompt), request, self._tries) for request in requests]
+        rows = [AnswerRow(self._vocabulary.encode(request.prompt), request, self._tries) for request in requests]
         self._each(lambda number, row: self._decode(number, row, adapters[row.request.adapter], sampling), rows)
         return [row.completion() for row in rows]
 
     def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
         """See ``Generator.score``. Raises ``NoServer`` or ``ServerRefused``, too."""
-        found = self._adapter(adapter)
+        loaded = self._adapter(adapter)
 
         def scored(number: int, text: Ids) -> list[float]:
-            return self._ask(number, found, lambda server: server.score([text], found.name)[0])
+            return self._ask(number, loaded, lambda server: server.score([text], loaded.name)[0])
 
         return self._each(scored, texts)
 
-    def _decode(self, number: int, row: Row, adapter: Adapter, sampling: Sampling) -> None:
+    def _decode(self, number: int, row: AnswerRow, adapter: Adapter, sampling: Sampling) -> None:
         """Decode an answer."""
         while row.finish is None:
             if row.request.answers is None:
                 self._go_on_freely(number, row, adapter, sampling)
                 continue
             legal = sorted(row.legal)
-            asked = partial(TextServer.next_log_probs, model=adapter.name, ids=[*row.prompt, *row.ids], tokens=legal)
-            found = self._ask(number, adapter, asked)
-            ((column, log_prob),) = draw(torch.tensor([found]), [row], sampling)
+            question = partial(TextServer.next_log_probs, model=adapter.name, ids=[*row.prompt, *row.ids], tokens=legal)
+            scores = self._ask(number, adapter, question)
+            ((column, log_prob),) = draw(torch.tensor([scores]), [row], sampling)
             row.take(legal[column], log_prob, self._vocabulary.decode, sampling)
 
-    def _go_on_freely(self, number: int, row: Row, adapter: Adapter, sampling: Sampling) -> None:
-        """Append the tokens that a server generates.
-
-        They may end before the stop if the server decodes their text differently.
-        """
+    def _go_on_freely(self, number: int, row: AnswerRow, adapter: Adapter, sampling: Sampling) -> None:
+        """Append a server's tokens, which may end before the stop if it decodes their text differently."""
         ids, seed = [*row.prompt, *row.ids], row.request.seed + len(row.ids)
         most = sampling.most_tokens - len(row.ids)
         tokens = self._ask(number, adapter, lambda server: server.answer(adapter.name, ids, sampling, seed, most))
@@ -188,12 +179,9 @@ class ServedGenerator(Generator):
         return self._zero
 
     def _ask(self, number: int, adapter: Adapter, question: Callable[[TextServer], T]) -> T:
-        """Return a server's answer about an adapter.
+        """Return a server's answer about an adapter. The adapter is loaded again if the server has lost it."""
 
-        The adapter is loaded again if the server has lost it.
-        """
-
-        def asked(attempt: int) -> T:
+        def attempt_once(attempt: int) -> T:
             serving = self._serving
             server = serving[(number + attempt) % len(serving)]
             try:
@@ -205,16 +193,13 @@ class ServedGenerator(Generator):
                     self._verify(server, adapter)
                     return question(server)
             except NoServer:  # skip it, because otherwise each token of each answer would wait for it
-                self._serving = [other for other in self._serving if other is not server] or self._found
+                self._serving = [other for other in self._serving if other is not server] or self._answering
                 raise
 
-        return self._patiently(asked)
+        return self._with_retries(attempt_once)
 
     def _load_on_all(self, adapter: Adapter) -> None:
-        """Load an adapter on every server that answers.
-
-        Raises ``NoServer`` if none does, or ``ModelMismatch``.
-        """
+        """Load an adapter on every server that answers. Raises ``NoServer`` if none does, or ``ModelMismatch``."""
         serving, away = [], None
         for server in self._servers:
             try:
@@ -227,7 +212,7 @@ class ServedGenerator(Generator):
             except NoServer as error:
                 away = error
         if serving:
-            self._found = self._serving = serving
+            self._answering = self._serving = serving
         elif away is not None:
             raise NoServer(away.message, hint=self._start_hint)
         else:
@@ -279,11 +264,8 @@ class ServedGenerator(Generator):
     def _path(self, name: str) -> str:
         return str(self._folder.path / name)
 
-    def _unloaded(self, name: str) -> bool:
-        """Unload an adapter from all servers.
-
-        Returns whether no server has it any more; False if a server does not answer.
-        """
+    def _unload_everywhere(self, name: str) -> bool:
+        """Unload an adapter from all servers; return whether no server has it, False if one does not answer."""
         for server in self._servers:
             try:
                 server.unload(name, self._path(name))
@@ -291,7 +273,7 @@ class ServedGenerator(Generator):
                 return False
         return True
 
-    def _patiently(self, action: Callable[[int], T]) -> T:
+    def _with_retries(self, action: Callable[[int], T]) -> T:
         """Return an action's result; repeat the action while no server answers.
 
         The action receives the number of the attempt. Raises ``NoServer`` once the patience is over.
@@ -299,7 +281,7 @@ class ServedGenerator(Generator):
         end, attempt = perf_counter() + self._patience, 0
         while True:
             try:
-                found = action(attempt)
+                result = action(attempt)
             except NoServer as error:
                 if not self._is_waiting:
                     structlog.get_logger("generator").warning("waiting for a server", error=str(error))
@@ -307,19 +289,16 @@ class ServedGenerator(Generator):
                 wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2 ** min(attempt, 16))
                 attempt += 1
                 # Every server is tried, because a request to one that hangs may take all the patience.
-                if attempt >= len(self._found) and perf_counter() + wait > end:
+                if attempt >= len(self._answering) and perf_counter() + wait > end:
                     raise
                 sleep(wait)
             else:
                 self._is_waiting = False
-                return found
+                return result
 
     @staticmethod
     def _each(action: Callable[[int, T], U], items: Sequence[T]) -> list[U]:
-        """Return an action's results for items and their numbers.
-
-        At most ``OUTSTANDING`` actions are under way at once.
-        """
+        """Return an action's results for items and their numbers, at most ``OUTSTANDING`` at once."""
         if not items:
             return []
         with ThreadPoolExecutor(min(len(items), OUTSTANDING)) as pool:
@@ -327,10 +306,7 @@ class ServedGenerator(Generator):
 
 
 class _Ends(Scorer):
-    """Scorer of the ends of texts, by a server.
-
-    The last tokens depend on all tokens before them, and scoring only those makes long texts cheap.
-    """
+    """Scorer of texts' last tokens alone, which is cheap, by a server; they depend on all tokens before them."""
 
     def __init__(self, server: TextServer) -> None:
         self._server = server
@@ -341,10 +317,7 @@ class _Ends(Scorer):
 
 
 def _zero_adapter(like: Adapter) -> Adapter:
-    """Return an all-zero adapter, which answers as the base model.
-
-    It adapts the same modules as ``like``.
-    """
+    """Return an all-zero adapter of the modules of ``like``, which answers as the base model."""
     manifest = like.checkpoint.manifest
     assert manifest.lora is not None
     tensors = {

@@ -57,7 +57,7 @@ class OneOf(Answers):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TextTurn:
     """A seat that has to answer."""
 
     slot: int
@@ -89,28 +89,19 @@ class TextTable(Protocol):
     spec: TextSpec
 
     def reset(self, slots: Sequence[int], seeds: Sequence[int], openings: Sequence[int]) -> None:
-        """Begin a game in each of ``slots``.
+        """Begin a game in each of ``slots`` with a number of random first phases, all drawn from its seed."""
 
-        ``openings`` gives each game's number of random first phases, and ``seeds`` the seed that draws them.
-        """
-
-    def pending(self) -> list[Turn]:
-        """Return a turn for each seat that has to answer.
-
-        Slots without a running game have no turns.
-        """
+    def pending(self) -> list[TextTurn]:
+        """Return a turn for each seat that has to answer. Slots without a running game have no turns."""
         ...
 
     def submit(self, slot: int, seat: int, answer: str) -> None:
         """Take a pending seat's answer. Raises ``IllegalAnswer``."""
 
     def advance(self) -> None:
-        """Play on in each slot whose pending seats have all submitted.
+        """Play on in each slot whose pending seats have all submitted. The other slots wait."""
 
-        The other slots wait.
-        """
-
-    def bot(self, name: str, turn: Turn, rng: Random) -> str:
+    def bot(self, name: str, turn: TextTurn, rng: Random) -> str:
         """Return the answer of a built-in player, which sees the slot's game."""
         ...
 
@@ -119,17 +110,11 @@ class TextTable(Protocol):
         ...
 
     def scores(self) -> NDArray[np.float32]:
-        """Return scores [N, P] in the game's own points.
-
-        Games that are truncated or not over have scores, too.
-        """
+        """Return scores [N, P] in the game's own points. Games that are truncated or not over have scores, too."""
         ...
 
     def returns(self) -> NDArray[np.float32]:
-        """Return outcomes [N, P] in [-1, 1], which sum to 0.
-
-        The outcome of a truncated game follows from its scores. It is 0 while a game runs.
-        """
+        """Return outcomes [N, P] in [-1, 1], which sum to 0: by scores if truncated, 0 while a game runs."""
         ...
 
     def truncated(self) -> NDArray[np.bool_]:
@@ -137,18 +122,12 @@ class TextTable(Protocol):
         ...
 
     def history(self, slot: int) -> list[tuple[int, str]]:
-        """Return a game's seats and answers so far, phase after phase.
-
-        Answers that the table gave itself are left out.
-        """
+        """Return a game's seats and answers so far, phase after phase, without those that the table gave itself."""
         ...
 
 
 def ranks(scores: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Return the final rank of each seat [..., P].
-
-    The best rank is 1. Equal scores share the better rank.
-    """
+    """Return the final rank of each seat [..., P]. The best rank is 1. Equal scores share the better rank."""
     better = scores[..., None, :] > scores[..., :, None]
     return np.asarray(1 + better.sum(axis=-1), dtype=np.int64)
 
@@ -157,10 +136,10 @@ def parts_of(answers: Answers, text: str) -> tuple[str, ...] | None:
     """Return the parts of an answer, ``None`` if it is not legal."""
     parts: tuple[str, ...] = ()
     while options := answers.options(parts):
-        found = next((option for option in options if text.startswith(option)), None)
-        if found is None:
+        part = next((option for option in options if text.startswith(option)), None)
+        if part is None:
             return None
-        parts, text = (*parts, found), text[len(found) :]
+        parts, text = (*parts, part), text[len(part) :]
     return None if text else parts
 
 

@@ -23,12 +23,9 @@ _GAME = re.compile(r"(?P<name>\w+)(?:\((?P<options>\w+=[^=,()]+(?:,\w+=[^=,()]+)
 
 
 def text_table(game: str, slots: int, max_moves: int | None = None) -> TextTable:
-    """Return a table for ``slots`` games of a game string.
-
-    The string may have options, such as ``diplomacy(scoring=placed)``. Raises ``UnknownGame``.
-    """
-    found = _GAME.fullmatch(game)
-    name, text = (found["name"], found["options"]) if found else (game, None)
+    """Return a table for a game string such as ``diplomacy(scoring=placed)``. Raises ``UnknownGame``."""
+    match = _GAME.fullmatch(game)
+    name, text = (match["name"], match["options"]) if match else (game, None)
     if text is not None and name in VARIANTS:
         options = dict(option.split("=") for option in text.split(","))
         return DiplomacyText(VARIANTS[name].with_options(options), slots, max_moves)

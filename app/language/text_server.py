@@ -1,7 +1,4 @@
-"""A server that generates text: vLLM's form of the OpenAI protocol.
-
-Prompts and answers are token ids, so the server's tokenizer is never used.
-"""
+"""A server of text by vLLM's form of the OpenAI protocol; with token ids, its tokenizer is never used."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,10 +23,7 @@ _VERSION_HINT = "Is it a vLLM of the version that the page language.md names?"
 
 
 class NoServer(FlyballError):
-    """A server that is away, overloaded or failing now.
-
-    The request may be repeated.
-    """
+    """A server that is away, overloaded or failing now. The request may be repeated."""
 
 
 class ServerRefused(FlyballError):
@@ -68,10 +62,7 @@ class TextServer:
         self._client.close()
 
     def _was_away(self) -> None:
-        """Forget what is known about the server.
-
-        Another server may answer next at the same address.
-        """
+        """Forget what is known about the server. Another server may answer next at the same address."""
         self.verified, self._is_heated = set(), False
 
     def models(self) -> dict[str, str | None]:
@@ -79,29 +70,23 @@ class TextServer:
 
         Their names are the keys. Raises ``NoServer`` or ``ServerRefused``.
         """
-        with self._understood():
-            return {str(model["id"]): model.get("root") for model in self._asked("GET", "/v1/models").json()["data"]}
+        with self._expecting_vllm():
+            return {str(model["id"]): model.get("root") for model in self._request("GET", "/v1/models").json()["data"]}
 
     def load(self, name: str, path: str) -> None:
-        """Load an adapter.
-
-        It is no error if another process was faster. Raises ``NoServer`` or ``ServerRefused``.
-        """
+        """Load an adapter. It is no error if another process was faster. Raises ``NoServer`` or ``ServerRefused``."""
         body = {"lora_name": name, "lora_path": path}
         try:
-            self._asked("POST", "/v1/load_lora_adapter", body, lasting=(404, 500), hint=_LOAD_HINT)
+            self._request("POST", "/v1/load_lora_adapter", body, lasting=(404, 500), hint=_LOAD_HINT)
         except ServerRefused:
             if self.models().get(name) != path:
                 raise
 
     def unload(self, name: str, path: str) -> None:
-        """Unload an adapter if it was loaded from ``path``.
-
-        Raises ``NoServer`` or ``ServerRefused``.
-        """
+        """Unload an adapter if it was loaded from ``path``. Raises ``NoServer`` or ``ServerRefused``."""
         self.verified.discard(name)
         if self.models().get(name) == path:
-            self._asked("POST", "/v1/unload_lora_adapter", {"lora_name": name}, hint=_LOAD_HINT)
+            self._request("POST", "/v1/unload_lora_adapter", {"lora_name": name}, hint=_LOAD_HINT)
 
     def next_log_probs(self, model: str, ids: Ids, tokens: Ids) -> list[float]:
         """Return log-probabilities of ``tokens`` as the next one after ``ids``.
@@ -110,9 +95,9 @@ class TextServer:
         """
         scores: list[float] = []
         for first in range(0, len(tokens), _MOST_TOKENS):
-            some = tokens[first : first + _MOST_TOKENS]
-            (found,) = self._next(model, [ids], some)
-            scores += [found[token] for token in some]
+            part = tokens[first : first + _MOST_TOKENS]
+            (by_token,) = self._next(model, [ids], part)
+            scores += [by_token[token] for token in part]
         return scores
 
     def answer(self, model: str, ids: Ids, sampling: Sampling, seed: int, most: int) -> list[tuple[int, float]]:
@@ -122,7 +107,7 @@ class TextServer:
         """
         if sampling.temperature not in (0.0, 1.0):
             self._check_heat(model, ids)
-        asked: dict[str, Any] = {
+        parameters: dict[str, Any] = {
             "temperature": sampling.temperature,
             "max_tokens": most,
             "stop": [sampling.stop],
@@ -131,16 +116,13 @@ class TextServer:
             "logprobs": 0,
         }
         if sampling.temperature:
-            asked["seed"] = seed % _MOST_SEED
-        with self._understood():
-            (choice,) = self._completed(model, [ids], asked)
+            parameters["seed"] = seed % _MOST_SEED
+        with self._expecting_vllm():
+            (choice,) = self._complete(model, [ids], parameters)
             return list(zip(choice["token_ids"], map(_number, choice["logprobs"]["token_logprobs"]), strict=True))
 
     def _check_heat(self, model: str, ids: Ids) -> None:
-        """Check that log-probabilities change with the temperature.
-
-        Otherwise they are not those of the draws. Raises ``ServerRefused``.
-        """
+        """Check that log-probabilities follow the temperature, as those of draws do. Raises ``ServerRefused``."""
         if self._is_heated:
             return
         tokens = sorted({*ids})[:_MOST_TOKENS]
@@ -161,25 +143,25 @@ class TextServer:
 
         Raises ``NoServer``, ``NotLoaded`` or ``ServerRefused``.
         """
-        return [self._scored(adapter, text, 1 if last is None else max(1, len(text) - last)) for text in texts]
+        return [self._score_part(adapter, text, 1 if last is None else max(1, len(text) - last)) for text in texts]
 
-    def _scored(self, model: str, ids: Ids, first: int) -> list[float]:
+    def _score_part(self, model: str, ids: Ids, first: int) -> list[float]:
         scores: list[float] = []
         for begin in range(first, len(ids), _PLACES):
-            places = range(begin, min(begin + _PLACES, len(ids)))
-            tokens = sorted({ids[place] for place in places})
-            found = self._next(model, [ids[:place] for place in places], tokens)
-            scores += [at[ids[place]] for at, place in zip(found, places, strict=True)]
+            indices = range(begin, min(begin + _PLACES, len(ids)))
+            tokens = sorted({ids[index] for index in indices})
+            next_scores = self._next(model, [ids[:index] for index in indices], tokens)
+            scores += [at[ids[index]] for at, index in zip(next_scores, indices, strict=True)]
         return scores
 
     def _next(self, model: str, prompts: Sequence[Ids], tokens: Ids, heat: float = 1.0) -> list[dict[int, float]]:
         """Return log-probabilities of ``tokens`` as next ones after each prompt."""
-        asked = {"temperature": heat, "max_tokens": 1, "logprobs": 0, "logprob_token_ids": list(tokens)}
-        with self._understood():
-            found = [choice["logprobs"]["top_logprobs"][0] for choice in self._completed(model, prompts, asked)]
-            return [{token: _number(one[f"token_id:{token}"]) for token in tokens} for one in found]
+        parameters = {"temperature": heat, "max_tokens": 1, "logprobs": 0, "logprob_token_ids": list(tokens)}
+        with self._expecting_vllm():
+            scores = [choice["logprobs"]["top_logprobs"][0] for choice in self._complete(model, prompts, parameters)]
+            return [{token: _number(score[f"token_id:{token}"]) for token in tokens} for score in scores]
 
-    def _completed(self, model: str, prompts: Sequence[Ids], asked: dict[str, Any]) -> list[dict[str, Any]]:
+    def _complete(self, model: str, prompts: Sequence[Ids], parameters: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the choices of a completion, one for each prompt."""
         body = {
             "model": model,
@@ -187,11 +169,11 @@ class TextServer:
             "return_token_ids": True,
             "return_tokens_as_token_ids": True,
         }
-        choices = self._asked("POST", "/v1/completions", body | _NEUTRAL | asked).json()["choices"]
+        choices = self._request("POST", "/v1/completions", body | _NEUTRAL | parameters).json()["choices"]
         return sorted(choices, key=lambda choice: int(choice["index"]))
 
     @contextmanager
-    def _understood(self) -> Iterator[None]:
+    def _expecting_vllm(self) -> Iterator[None]:
         """Turn errors about an unexpected form of answer into ``ServerRefused``."""
         try:
             yield
@@ -200,7 +182,7 @@ class TextServer:
                 f"The server {self.address} answers unlike vLLM: {type(error).__name__}: {error}.", hint=_VERSION_HINT
             ) from error
 
-    def _asked(
+    def _request(
         self,
         method: str,
         path: str,

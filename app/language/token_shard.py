@@ -114,7 +114,7 @@ class TokenShard:
     def __post_init__(self) -> None:
         for name, kind in TYPES.items():
             _require(getattr(self, name).dtype == kind, f"{name} is {getattr(self, name).dtype}, not {np.dtype(kind)}")
-        tokens, rows, said = len(self.ids), len(self.group), len(self.said_seat)
+        tokens, rows, answers = len(self.ids), len(self.group), len(self.said_seat)
         for name in ("loss_mask", "log_prob", "allowed_counts"):
             _require(getattr(self, name).shape == (tokens,), f"{name} has not a value for each of {tokens} tokens")
         for name in ("reward", "seat", "game", "step", "legal", "parsed", "prompt_length"):
@@ -123,8 +123,8 @@ class TokenShard:
         for name in ("truncated", "start"):
             _require(getattr(self, name).shape == (self.games,), f"{name} has not a value for each game")
         _require(_ascending(self.offsets, rows, tokens), "offsets do not divide the tokens")
-        _require(_ascending(self.said_offsets, said, len(self.said)), "said_offsets do not divide what was said")
-        _require(self.said_game.shape == (said,), "said_game has not a value for each answer")
+        _require(_ascending(self.said_offsets, answers, len(self.said)), "said_offsets do not divide what was said")
+        _require(self.said_game.shape == (answers,), "said_game has not a value for each answer")
         _require(bool((self.allowed_counts >= 0).all()), "allowed_counts are negative")
         _require(int(self.allowed_counts.sum()) == len(self.allowed), "allowed_counts do not divide the allowed tokens")
         _require(bool((np.diff(self.offsets) > self.prompt_length).all()), "a row has no answer")
@@ -150,7 +150,7 @@ class TokenShard:
         """G, the number of games."""
         return len(self.returns)
 
-    def answers_said(self, game: int) -> list[tuple[int, str]]:
+    def played_answers(self, game: int) -> list[tuple[int, str]]:
         """Return a game's seats and played answers, in order."""
         return [
             (int(self.said_seat[k]), bytes(self.said[self.said_offsets[k] : self.said_offsets[k + 1]]).decode())
@@ -173,19 +173,13 @@ def _require(condition: bool, complaint: str) -> None:  # noqa: FBT001
 
 
 def put_token_shard(store: BlobStore, shard: TokenShard) -> ShardKey:
-    """Store a shard and return its key.
-
-    The same shard always has the same key.
-    """
+    """Store a shard and return its key. The same shard always has the same key."""
     arrays: dict[str, NDArray[Any]] = {name: np.ascontiguousarray(getattr(shard, name)) for name in TYPES}
     return ShardKey(store.put(with_note(safetensors.numpy.save(arrays), shard.meta.model_dump_json())))
 
 
 def get_token_shard(store: BlobStore, key: ShardKey) -> TokenShard:
-    """Return a shard.
-
-    Raises ``MissingBlob``, or ``DamagedBlob`` if the blob has changed or is no shard of answers.
-    """
+    """Return a shard. Raises ``MissingBlob``, or ``DamagedBlob`` if the blob has changed or is no shard of answers."""
     data = store.get(key)
     try:
         meta = TokenShardMeta.model_validate_json(note_of(data))

@@ -16,7 +16,7 @@ class UnusableTokenizer(FlyballError):
     """A tokenizer that cannot write or tell apart some legal answers."""
 
 
-class Codec(Protocol):
+class TokenCodec(Protocol):
     """Turns text into token ids and back; see ``BaseModel``."""
 
     def encode(self, text: str) -> list[int]:
@@ -34,7 +34,7 @@ class Trie:
     Raises ``UnusableTokenizer`` if an option's tokens decode to another text, or begin another option's tokens.
     """
 
-    def __init__(self, options: tuple[str, ...], codec: Codec) -> None:
+    def __init__(self, options: tuple[str, ...], codec: TokenCodec) -> None:
         self.root: Node = {}
         self.texts: dict[tuple[int, ...], str] = {}
         ends: list[Node] = []
@@ -60,17 +60,17 @@ def _unusable(what: str) -> UnusableTokenizer:
 class Tries:
     """The tries of a tokenizer, each made once."""
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: TokenCodec) -> None:
         self._codec = codec
-        self._made: dict[tuple[str, ...], Trie] = {}
+        self._tries: dict[tuple[str, ...], Trie] = {}
 
     def of(self, options: tuple[str, ...]) -> Trie:
         """Return the trie of some options. Raises ``UnusableTokenizer``."""
-        if options not in self._made:
-            if len(self._made) >= MOST_TRIES:
-                self._made.clear()
-            self._made[options] = Trie(options, self._codec)
-        return self._made[options]
+        if options not in self._tries:
+            if len(self._tries) >= MOST_TRIES:
+                self._tries.clear()
+            self._tries[options] = Trie(options, self._codec)
+        return self._tries[options]
 
 
 class Cursor:

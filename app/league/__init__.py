@@ -1,4 +1,1 @@
-"""The league of models: members, ratings, matchmaking, retention.
-
-Its functions are pure: they have no side effects.
-"""
+"""The league of models: members, ratings, matchmaking, retention. Its functions are pure: they have no side effects."""

@@ -1,7 +1,4 @@
-"""Admission to a league, and retention of its members.
-
-Recent checkpoints expire. Anchors and elites stay, and so do the current model and the target of a rollback.
-"""
+"""Admission to a league, and retention: recent checkpoints expire; anchors, elites and protected models stay."""
 
 from typing import Literal, NamedTuple
 
@@ -30,15 +27,15 @@ def admission(step: int, elo: float | None, league: League, settings: AdmissionS
     due = len(checkpoints) < settings.founders or step % settings.recent_every == 0
     rated = [(agent.elo, agent.permanent) for agent in checkpoints if agent.elo is not None]
     lasting = [agent.elo for agent in league.lasting if agent.elo is not None] or [Elo(0.0)]  # or the random bot
-    wanted: dict[LeagueRole, bool] = {
-        "recent": due and (latest is None or not _expired(step, latest, settings)),
+    entitled_to: dict[LeagueRole, bool] = {
+        "recent": due and (latest is None or not _is_expired(step, latest, settings)),
         "anchor": step % settings.anchor_every == 0,
         "elite": elo is not None
         and bool(rated)
         and all(elo > other + settings.elite_margin * permanent for other, permanent in rated),
         "lasting": elo is not None and elo >= lasting[-1] + settings.lasting_elo,
     }
-    return tuple(role for role, entitled in wanted.items() if entitled)
+    return tuple(role for role, entitled in entitled_to.items() if entitled)
 
 
 def retirements(league: League, settings: AdmissionSettings) -> tuple[Retirement, ...]:
@@ -47,9 +44,9 @@ def retirements(league: League, settings: AdmissionSettings) -> tuple[Retirement
     Expired recent members come first, then the oldest members above the capacity. The current model and the target of a
     rollback are never retired.
     """
-    kept, latest, checkpoints = {league.champion, league.last_good}, league.latest_step or 0, league.checkpoints
-    mortal = [agent for agent in checkpoints if not agent.permanent and agent.id not in kept]
-    expired = [agent for agent in mortal if _expired(agent.step or 0, latest, settings)]
+    protected, latest, checkpoints = {league.champion, league.last_good}, league.latest_step or 0, league.checkpoints
+    mortal = [agent for agent in checkpoints if not agent.permanent and agent.id not in protected]
+    expired = [agent for agent in mortal if _is_expired(agent.step or 0, latest, settings)]
     staying = [agent for agent in mortal if agent not in expired]
     excess = max(0, len(checkpoints) - len(expired) - settings.capacity)
     return (
@@ -58,5 +55,5 @@ def retirements(league: League, settings: AdmissionSettings) -> tuple[Retirement
     )
 
 
-def _expired(step: int, latest: int, settings: AdmissionSettings) -> bool:
+def _is_expired(step: int, latest: int, settings: AdmissionSettings) -> bool:
     return step <= latest - settings.recent_for

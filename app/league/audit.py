@@ -24,20 +24,17 @@ class AuditedMember(NamedTuple):
 
     agent: str
     published: Estimate
-    found: Estimate  # by the round robin, on the published scale
+    measured: Estimate  # by the round robin, on the published scale
 
     @property
     def error(self) -> float:
         """Published rating minus the round robin's, Elo."""
-        return self.published.elo - self.found.elo
+        return self.published.elo - self.measured.elo
 
     @property
     def covered(self) -> bool:
-        """True if the two ratings agree within a 95% interval.
-
-        The interval includes the round robin's own error.
-        """
-        return abs(self.error) <= Z_95 * hypot(self.published.stderr, self.found.stderr)
+        """True if the two ratings agree within a 95% interval. The interval includes the round robin's own error."""
+        return abs(self.error) <= Z_95 * hypot(self.published.stderr, self.measured.stderr)
 
 
 class Audit(NamedTuple):
@@ -60,16 +57,18 @@ def audit(published: Mapping[str, Estimate], played: Iterable[PairTotals]) -> Au
     """
     pairs = total(played)
     truth = rate(pairs, anchors={})
-    found, (shift, rms) = truth.comparable(), _aligned(published, truth)
+    true_ratings, (shift, rms) = truth.comparable(), _alignment(published, truth)
     members = [
-        AuditedMember(agent, published[agent], Estimate(Elo(found[agent].elo + shift), found[agent].stderr))
+        AuditedMember(
+            agent, published[agent], Estimate(Elo(true_ratings[agent].elo + shift), true_ratings[agent].stderr)
+        )
         for agent in truth.agents
     ]
     ordered = [
-        published[one].elo > published[other].elo
-        for one in truth.agents
-        for other in truth.agents
-        if truth.difference(one, other).interval()[0] >= APART_ELO
+        published[first].elo > published[second].elo
+        for first in truth.agents
+        for second in truth.agents
+        if truth.difference(first, second).interval()[0] >= APART_ELO
     ]
     return Audit(
         members=tuple(sorted(members, key=lambda member: -abs(member.error))),
@@ -77,25 +76,19 @@ def audit(published: Mapping[str, Estimate], played: Iterable[PairTotals]) -> Au
         coverage=sum(member.covered for member in members) / len(members),
         apart=len(ordered),
         ordered=sum(ordered),
-        equal_weights_rms=_aligned(published, fit_bradley_terry(pairs, anchors={}))[1],
+        equal_weights_rms=_alignment(published, fit_bradley_terry(pairs, anchors={}))[1],
     )
 
 
-def _aligned(published: Mapping[str, Estimate], truth: Ratings) -> tuple[float, float]:
-    """Return the two ratings' mean difference, and the RMS about it.
-
-    RMS is the root mean square of the agents' differences minus their mean.
-    """
+def _alignment(published: Mapping[str, Estimate], truth: Ratings) -> tuple[float, float]:
+    """Return the two ratings' mean difference, and the root mean square of the differences about it."""
     differences = [published[agent].elo - truth.rating(agent).elo for agent in truth.agents]
     shift = sum(differences) / len(differences)
     return shift, sqrt(sum((difference - shift) ** 2 for difference in differences) / len(differences))
 
 
 class Cycle(NamedTuple):
-    """Three agents that beat each other in a circle.
-
-    The first beats the second, the second the third, the third the first.
-    """
+    """Three agents of which the first beats the second, the second the third, and the third the first."""
 
     agents: tuple[str, str, str]  # rotated so that the first name in sort order leads
     scores: tuple[float, float, float]  # mean scores: first against second, second against third, third against first

@@ -87,10 +87,7 @@ def fit_bradley_terry(
 
 
 class Quadratic(NamedTuple):
-    """A function at a point: value, gradient [A] and curvature [A, A].
-
-    The curvature is the negative Hessian.
-    """
+    """A function at a point: value, gradient [A] and curvature [A, A]. The curvature is the negative Hessian."""
 
     value: float
     gradient: Floats
@@ -98,19 +95,17 @@ class Quadratic(NamedTuple):
 
 
 def maximise(function: Callable[[Floats], Quadratic], start: Floats) -> tuple[Floats, Quadratic]:
-    """Return a concave function's maximum and the function there.
-
-    Newton's method: a step that would lower the function is halved until it does not. Raises ``NoConvergence``.
-    """
-    here, there = start, function(start)
+    """Return a concave function's maximum and value there by Newton's damped method. Raises ``NoConvergence``."""
+    point, quadratic = start, function(start)
     for _ in range(NEWTON_STEPS):
-        step = np.asarray(np.linalg.solve(there.curvature, there.gradient), dtype=np.float64)
-        gain, size, floor = float(step @ there.gradient), 1.0, there.value - ROUNDING * (1 + abs(there.value))
-        while (tried := function(here + size * step)).value < floor:
+        step = np.asarray(np.linalg.solve(quadratic.curvature, quadratic.gradient), dtype=np.float64)
+        gain, size = float(step @ quadratic.gradient), 1.0
+        floor = quadratic.value - ROUNDING * (1 + abs(quadratic.value))
+        while (tried := function(point + size * step)).value < floor:
             size /= 2
-        here, there = here + size * step, tried
-        if gain <= TOLERANCE * (1 + abs(there.value)):
-            return here, there
+        point, quadratic = point + size * step, tried
+        if gain <= TOLERANCE * (1 + abs(quadratic.value)):
+            return point, quadratic
     raise NoConvergence(
         f"A rating fit did not converge in {NEWTON_STEPS} steps.",
         hint="Report it with the games; a prior with a smaller deviation helps meanwhile.",
@@ -134,10 +129,7 @@ class Scale:
         return strengths
 
     def with_prior(self, strengths: Floats, likelihood: Quadratic) -> Quadratic:
-        """Add the prior to a likelihood of all strengths.
-
-        The anchors are left out.
-        """
+        """Add the prior to a likelihood of all strengths. The anchors are left out."""
         off = strengths[self.free] - self._mean
         curvature = likelihood.curvature[self._both]
         curvature.flat[:: len(off) + 1] += self._precision
@@ -189,27 +181,21 @@ class _Games:
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:
-        """Flat indices [4 M] of the pairs in a matrix of agents.
-
-        The diagonal comes first, then the opponents.
-        """
+        """Flat indices [4 M] of the pairs in a matrix of agents. The diagonal comes first, then the opponents."""
         turned = np.concatenate((self.second, self.first))
         return np.concatenate((self.sides * (self.agents + 1), self.sides * self.agents + turned))
 
     def counted(self, strengths: Floats, misfit: float) -> Self:
         """Return the games with each pair's number reduced by the misfit."""
-        expected = self._expected(strengths)
+        expected = self._expected_score(strengths)
         share = 1 / (1 + self.games * _score_variance(expected, misfit) / self._game_variance(expected))
         return replace(self, games=share * self.games, score=share * self.score)
 
     def excess(self, strengths: Floats, misfit: float) -> float:
-        """Return chi-squared over its degrees of freedom, at least 1.
-
-        It allows for the misfit.
-        """
+        """Return chi-squared over its degrees of freedom, at least 1. It allows for the misfit."""
         if not misfit:
             return 1.0
-        expected = self._expected(strengths)
+        expected = self._expected_score(strengths)
         variance = self._game_variance(expected) / self.games + _score_variance(expected, misfit)
         squared = (self.score / self.games - expected) ** 2 / variance
         judged = expected * (1 - expected) >= ONE_SIDED
@@ -227,21 +213,15 @@ class _Games:
         return Quadratic(value, gradient, self._laplacian(self.games * expected * (1 - expected)))
 
     def information(self, strengths: Floats) -> Floats:
-        """Return the covariance [A, A] of the log-likelihood's gradient.
-
-        It allows for draws and shared openings.
-        """
-        expected = self._expected(strengths)
+        """Return the covariance [A, A] of the log-likelihood's gradient. It allows for draws and shared openings."""
+        expected = self._expected_score(strengths)
         return self._laplacian(self.dispersion * self.games * expected * (1 - expected))
 
-    def _expected(self, strengths: Floats) -> Floats:
+    def _expected_score(self, strengths: Floats) -> Floats:
         return _logistic(strengths[self.first] - strengths[self.second])
 
     def _game_variance(self, expected: Floats) -> Floats:
-        """Return the variance of one game's score in each pair [M].
-
-        It is kept above 0.
-        """
+        """Return the variance, kept above 0, of one game's score in each pair [M]."""
         return np.asarray(np.maximum(self.dispersion * expected * (1 - expected), LEAST_VARIANCE))
 
     def _laplacian(self, weights: Floats) -> Floats:
@@ -256,10 +236,7 @@ def _score_variance(expected: Floats, misfit: float) -> Floats:
 
 
 def _sums(places: NDArray[np.int64], values: Floats, length: int) -> Floats:
-    """Add up the values that share a place.
-
-    Places are below ``length``, which is the length of the result.
-    """
+    """Add up the values that share a place. Places are below ``length``, which is the length of the result."""
     return np.asarray(np.bincount(places, values, length), dtype=np.float64)
 
 

@@ -101,7 +101,7 @@ class LeagueDocument(Value):
     metadata: LeagueMetadata
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:  # noqa: C901 - one complaint a line
+    def _check_consistency(self) -> Self:  # noqa: C901 - one complaint a line
         for name, entry in self.agents.items():
             if entry.path != (name if entry.type == "checkpoint" else None):
                 raise ValueError(
@@ -147,10 +147,7 @@ def dump_league(league: League, run_name: str, config_key: str) -> bytes:
 
 
 def load_league(data: bytes, name: str) -> tuple[League, LeagueMetadata]:
-    """Read a file's content. Raises ``DamagedLeague``.
-
-    The error's message names the file ``name``.
-    """
+    """Read a file's content. Raises ``DamagedLeague``. The error's message names the file ``name``."""
     try:
         document = LeagueDocument.model_validate_json(data)
     except ValidationError as error:
@@ -197,8 +194,8 @@ def _agent(name: str, entry: AgentEntry) -> Agent:
 
 
 def _history_entry(league: League, pair: PairTotals) -> HistoryEntry:
-    known = (league.agents.get(name) for name in (pair.first, pair.second))
-    steps = [agent.step for agent in known if agent is not None and agent.step is not None]
+    agents = (league.agents.get(name) for name in (pair.first, pair.second))
+    steps = [agent.step for agent in agents if agent is not None and agent.step is not None]
     result = Result(games=pair.games, points=pair.score, rotations=pair.rotations, squares=pair.squares)
     return HistoryEntry(step=max(steps, default=None), p1=pair.first, p2=pair.second, result=result)
 

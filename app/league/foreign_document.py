@@ -1,7 +1,4 @@
-"""Translation of a foreign ``league.json``.
-
-A foreign file has names and paths of adapters instead of hashes, and its own names of bots.
-"""
+"""Translation of a foreign ``league.json``, with names and paths of adapters instead of hashes, and other bots."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +10,7 @@ BOTS = {"random_bot": RANDOM, "chaos_bot": "chaos"}
 
 
 def foreign_paths(document: Any) -> dict[str, str]:
-    """Return the paths of checkpoints that are not hashes, by agent.
-
-    A file of ours has none, and neither has a file that is not a league.
-    """
+    """Return the paths of checkpoints that are not hashes, by agent; none for our files and for other documents."""
     agents = document.get("agents") if isinstance(document, dict) else None
     entries = agents.items() if isinstance(agents, dict) else ()
     return {
@@ -72,10 +66,7 @@ def translated(document: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[s
 
 
 def _result(result: Any) -> Any:
-    """Return the games and points of ``p1``.
-
-    A number is the score of one game, in [0, 1].
-    """
+    """Return the games and points of ``p1``. A number is the score of one game, in [0, 1]."""
     if isinstance(result, bool) or not isinstance(result, int | float | dict):
         raise UnusableFile(
             f"{result!r} is no result of a league's history.",

@@ -1,7 +1,4 @@
-"""A league: its agents and their games, folded from the journal.
-
-A league is immutable: every change returns a new one.
-"""
+"""A league: its agents and their games, folded from the journal; immutable, so that each change returns a new one."""
 
 from collections.abc import Iterable
 from operator import attrgetter
@@ -48,10 +45,7 @@ class Agent(Row, frozen=True):
 
     @property
     def permanent(self) -> bool:
-        """True for members that never expire.
-
-        These are the baselines, and the checkpoints with another role than ``recent``.
-        """
+        """True for members that never expire: baselines, and checkpoints with another role than ``recent``."""
         return self.kind == "baseline" or any(role != "recent" for role in self.roles)
 
     def rated(self, elo: float, stderr: float | None, matches: int, bound: Bound | None = None) -> Self:
@@ -60,10 +54,7 @@ class Agent(Row, frozen=True):
 
 
 def baseline(name: str) -> Agent:
-    """Return a built-in player as an agent without games.
-
-    Only the random bot's rating is known before any game: 0.
-    """
+    """Return a built-in player as an agent without games. Only the random bot's rating is known before any game: 0."""
     if name == RANDOM:
         return Agent(id=name, kind="baseline", elo=Elo(0.0), elo_stderr=0.0)
     return Agent(id=name, kind="baseline")
@@ -108,70 +99,60 @@ class League(Row, frozen=True):
 
     @property
     def best(self) -> Agent | None:
-        """The active checkpoint of the highest rating, the oldest if tied.
-
-        None before any checkpoint is rated.
-        """
+        """The active checkpoint of the highest rating, the oldest if tied; None before any checkpoint is rated."""
         rated = [agent for agent in self.checkpoints if agent.elo is not None]
         return max(rated, key=lambda agent: agent.elo or 0.0, default=None)
 
-    def between(self, one: str, other: str) -> PairTotals | None:
-        """Return the games of two agents from the side of ``one``.
-
-        None if they have played no games.
-        """
-        if one < other:
-            return self.games.get(one, {}).get(other)
-        games = self.games.get(other, {}).get(one)
+    def between(self, first: str, second: str) -> PairTotals | None:
+        """Return the games of two agents from the side of ``first``; None if they have played no games."""
+        if first < second:
+            return self.games.get(first, {}).get(second)
+        games = self.games.get(second, {}).get(first)
         return games and games.flipped
 
     def lineage(self, agent: Agent) -> tuple[str, ...]:
-        """Return the ids of an agent's known ancestors, nearest first.
-
-        The agent need not be a member.
-        """
-        found: list[str] = []
+        """Return the ids of an agent's known ancestors, nearest first. The agent need not be a member."""
+        ancestors: list[str] = []
         parent = agent.parent
-        while parent is not None and parent not in found:
-            found.append(parent)
-            known = self.agents.get(parent)
-            parent = known.parent if known else None
-        return tuple(found)
+        while parent is not None and parent not in ancestors:
+            ancestors.append(parent)
+            ancestor = self.agents.get(parent)
+            parent = ancestor.parent if ancestor else None
+        return tuple(ancestors)
 
     def with_agent(self, agent: Agent) -> Self:
         """Add an agent, or replace the agent of the same id."""
         return self.replace(agents={**self.agents, agent.id: agent})
 
     def with_baselines(self, names: Iterable[str]) -> Self:
-        """Return the league with exactly these built-in players.
-
-        Ratings of kept players and all games stay.
-        """
-        wanted, present = set(names), {agent.id for agent in self.baselines}
-        if wanted == present:
+        """Return the league with exactly these built-in players. Ratings of kept players and all games stay."""
+        baselines, present = set(names), {agent.id for agent in self.baselines}
+        if baselines == present:
             return self
-        kept = {name: agent for name, agent in self.agents.items() if agent.kind == "checkpoint" or name in wanted}
-        return self.replace(agents={name: baseline(name) for name in sorted(wanted)} | kept)
+        known_agents = {
+            name: agent for name, agent in self.agents.items() if agent.kind == "checkpoint" or name in baselines
+        }
+        return self.replace(agents={name: baseline(name) for name in sorted(baselines)} | known_agents)
 
     def with_games(self, played: PairTotals) -> Self:
         """Add games of two agents."""
-        seen = played if played.first < played.second else played.flipped
-        before = self.games.get(seen.first, {})
-        known = before.get(seen.second)
+        ordered = played if played.first < played.second else played.flipped
+        before = self.games.get(ordered.first, {})
+        totals = before.get(ordered.second)
         return self.replace(
-            games={**self.games, seen.first: {**before, seen.second: known.plus(seen) if known else seen}}
+            games={**self.games, ordered.first: {**before, ordered.second: totals.plus(ordered) if totals else ordered}}
         )
 
-    def joined(self, other: "League") -> Self:
+    def merged(self, other: "League") -> Self:
         """Add another league's agents and games that are unknown here.
 
         Known agents and pairs stay as they are, and so does the champion. Joining the same league again changes
         nothing.
         """
-        pairs = sorted({*other.games, *self.games})
+        firsts = sorted({*other.games, *self.games})
         return self.replace(
             agents={**other.agents, **self.agents},
-            games={one: {**other.games.get(one, {}), **self.games.get(one, {})} for one in pairs},
+            games={first: {**other.games.get(first, {}), **self.games.get(first, {})} for first in firsts},
             champion=self.champion or other.champion,
             last_good=self.last_good or other.last_good,
         )
@@ -181,21 +162,19 @@ class League(Row, frozen=True):
         agent = self.agents.get(name)
         return self if agent is None else self.with_agent(agent.replace(retired=True))
 
-    def forgetting(self, before_step: int) -> Self:
-        """Drop retired agents older than a step.
-
-        Games stay only between known agents, the champion and the target of a rollback.
-        """
+    def without_retired(self, before_step: int) -> Self:
+        """Drop retired agents older than a step, and games of agents other than those left and protected models."""
         agents = {
             name: agent
             for name, agent in self.agents.items()
             if not agent.retired or agent.step is None or agent.step >= before_step
         }
-        known = {*agents, self.champion, self.last_good}
+        remaining = {*agents, self.champion, self.last_good}
         games = {
-            one: kept
-            for one, others in self.games.items()
-            if one in known and (kept := {other: games for other, games in others.items() if other in known})
+            agent_id: totals
+            for agent_id, others in self.games.items()
+            if agent_id in remaining
+            and (totals := {other: games for other, games in others.items() if other in remaining})
         }
         return self.replace(agents=agents, games=games)
 
@@ -245,9 +224,9 @@ def league_after(  # noqa: C901 - one case an event
         case CheckpointRetired(model=model):
             return league.without(model)
         case EloUpdated(ratings=ratings):
-            for one in ratings:
-                if member := league.agents.get(one.agent):
-                    league = league.with_agent(member.rated(one.elo, one.elo_stderr, one.games, one.bound))
+            for rating in ratings:
+                if member := league.agents.get(rating.agent):
+                    league = league.with_agent(member.rated(rating.elo, rating.elo_stderr, rating.games, rating.bound))
             return league
         case EvaluationCompleted(purpose=purpose) if purpose != "gate":
             for played in totals_of(data.model, data.results):
@@ -264,4 +243,4 @@ def league_after(  # noqa: C901 - one case an event
             return league.replace(last_good=good)
         case _:
             return league
-    return league.forgetting((league.latest_step or 0) - settings.remembered_for)
+    return league.without_retired((league.latest_step or 0) - settings.remembered_for)

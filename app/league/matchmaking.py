@@ -52,17 +52,14 @@ def curve_weight(curve: Curve, p: float) -> float:
 
 
 def former_winners(league: League, hero: Agent, lost_games: int) -> frozenset[str]:
-    """Return the agents that beat an ancestor of the hero.
-
-    Only pairs with at least ``lost_games`` games count.
-    """
+    """Return the agents that beat an ancestor of the hero. Only pairs with at least ``lost_games`` games count."""
     ancestors, winners = set(league.lineage(hero)), set[str]()
-    for one, others in league.games.items():
+    for agent, others in league.games.items():
         for other, played in others.items():
             if played.games >= lost_games:
                 if played.mean > 0.5 and other in ancestors:
-                    winners.add(one)
-                elif played.mean < 0.5 and one in ancestors:
+                    winners.add(agent)
+                elif played.mean < 0.5 and agent in ancestors:
                     winners.add(other)
     return frozenset(winners)
 
@@ -101,10 +98,7 @@ def categories(league: League, hero: Agent, settings: MatchmakingSettings) -> Ma
 
 
 def distribution(league: League, hero: Agent, settings: MatchmakingSettings) -> dict[Pick, float]:
-    """Return the probability of every pick; probabilities sum to 1.
-
-    Without other agents the hero plays itself.
-    """
+    """Return the probability of every pick; probabilities sum to 1. Without other agents the hero plays itself."""
     members = categories(league, hero, settings)
     shares = {category: getattr(settings, category) for category, weights in members.items() if weights}
     if len(shares) == 1:  # at a cold start the baselines are played, whatever their share
@@ -151,7 +145,7 @@ def select(
         case "top_k":
             chosen = top
         case "random":
-            chosen = _drawn(dict.fromkeys(others, 1.0), count, seed)
+            chosen = _draw(dict.fromkeys(others, 1.0), count, seed)
         case "recent":
             chosen = checkpoints[::-1]
         case "round_robin":
@@ -159,11 +153,11 @@ def select(
             chosen = [*others[first:], *others[:first]]
         case "pfsp":
             chances = {agent: win_probability(league, hero, agent, PRIOR_GAMES) for agent in others}
-            chosen = _drawn({agent: curve_weight(curve, chance) for agent, chance in chances.items()}, count, seed)
+            chosen = _draw({agent: curve_weight(curve, chance) for agent, chance in chances.items()}, count, seed)
     return tuple(chosen[:count])
 
 
-def _drawn(weights: dict[Agent, float], count: int, seed: int) -> Sequence[Agent]:
+def _draw(weights: dict[Agent, float], count: int, seed: int) -> Sequence[Agent]:
     """Draw without replacement."""
     left, drawn = dict(weights), list[Agent]()
     while len(drawn) < count and any(left.values()):

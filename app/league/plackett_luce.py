@@ -23,10 +23,7 @@ from app.league.ratings import UNKNOWN, Floats, RatingPrior, Ratings
 
 
 class RankedGame(NamedTuple):
-    """The agents in a game's seats, and the seats' final ranks.
-
-    The best rank is 1; equal seats share the better rank.
-    """
+    """The agents in a game's seats, and the seats' final ranks: the best is 1, equal seats share the better one."""
 
     agents: tuple[str, ...]
     ranks: tuple[int, ...]
@@ -59,7 +56,7 @@ def fit_plackett_luce(
         event = events.setdefault((game.event, number if game.event is None else 0), len(events))
         choices += [(event, choice) for choice in _choices(game)]
     agents = sorted({name for _, choice in choices for name in (choice.chosen, *choice.others)} | {*anchors})
-    index = {agent: place for place, agent in enumerate(agents)}
+    index = {agent: number for number, agent in enumerate(agents)}
     scale = Scale(agents, anchors, prior)
     chosen = np.array([index[choice.chosen] for _, choice in choices], dtype=np.int64)
     weights = np.array([choice.weight for _, choice in choices], dtype=np.float64)
@@ -69,10 +66,7 @@ def fit_plackett_luce(
             seats[row, index[name]] += 1
 
     def shares(strengths: Floats) -> tuple[Floats, Floats]:
-        """Return the probabilities [C, A] that an agent is chosen.
-
-        Also return the logarithms [C] of the sums that normalise them.
-        """
+        """Return the probabilities [C, A] that agents are chosen, and the logarithms [C] of their normalising sums."""
         top = strengths.max()
         powers = seats * np.exp(strengths - top)
         sums = powers.sum(axis=1)
@@ -80,30 +74,30 @@ def fit_plackett_luce(
 
     def posterior(free: Floats) -> Quadratic:
         strengths = scale.strengths(free)
-        found, logarithms = shares(strengths)
+        probabilities, logarithms = shares(strengths)
         value = float(weights @ (strengths[chosen] - logarithms))
-        gradient = np.bincount(chosen, weights, len(agents)) - weights @ found
-        curvature = np.diag(weights @ found) - (found * weights[:, None]).T @ found
+        gradient = np.bincount(chosen, weights, len(agents)) - weights @ probabilities
+        curvature = np.diag(weights @ probabilities) - (probabilities * weights[:, None]).T @ probabilities
         return scale.with_prior(strengths, Quadratic(value, gradient, curvature))
 
-    free, there = maximise(posterior, scale.start[scale.free])
+    free, maximum = maximise(posterior, scale.start[scale.free])
     strengths = scale.strengths(free)
     surplus = -weights[:, None] * shares(strengths)[0]
     surplus[np.arange(len(chosen)), chosen] += weights
     by_event = np.zeros((len(events), len(agents)))
     np.add.at(by_event, np.array([event for event, _ in choices], dtype=np.int64), surplus)
-    return scale.ratings(strengths, there.curvature, by_event.T @ by_event)
+    return scale.ratings(strengths, maximum.curvature, by_event.T @ by_event)
 
 
 def _choices(game: RankedGame) -> Iterator[_Choice]:
     for seat, (agent, rank) in enumerate(zip(game.agents, game.ranks, strict=True)):
         others = [
-            (other, theirs)
-            for place, (other, theirs) in enumerate(zip(game.agents, game.ranks, strict=True))
-            if place != seat and other != agent
+            (other, other_rank)
+            for number, (other, other_rank) in enumerate(zip(game.agents, game.ranks, strict=True))
+            if number != seat and other != agent
         ]
-        worse = [other for other, theirs in others if theirs > rank]
-        equal = [other for other, theirs in others if theirs == rank]
+        worse = [other for other, other_rank in others if other_rank > rank]
+        equal = [other for other, other_rank in others if other_rank == rank]
         for size in range(len(equal) + 1):
             weight = 1 / ((len(equal) + 1) * comb(len(equal), size))
             for later in combinations(equal, size):

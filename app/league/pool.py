@@ -29,10 +29,7 @@ OUT_OF_REACH = 0.98  # mean score beyond which they say only who is stronger
 
 
 def saturated(score: float) -> bool:
-    """Return whether a mean score is too one-sided to learn from.
-
-    The side does not matter: a score near 0 is as saturated as one near 1.
-    """
+    """Return whether a mean score is too one-sided, near 0 or 1, to learn from."""
     return max(score, 1 - score) > SATURATED
 
 
@@ -44,13 +41,13 @@ def out_of_reach(
     The keys are a bot and the side of the models' ratings on which its own lies; the values are its totals against
     them. Anchors are left out, because their ratings are given.
     """
-    met: dict[str, list[PairTotals]] = {}
+    games_of: dict[str, list[PairTotals]] = {}
     for pair in totals:
-        seen = pair if is_model(pair.second) else pair.flipped
-        if is_model(seen.second) and not is_model(seen.first) and seen.first not in anchors:
-            met.setdefault(seen.first, []).append(seen)
+        by_bot = pair if is_model(pair.second) else pair.flipped
+        if is_model(by_bot.second) and not is_model(by_bot.first) and by_bot.first not in anchors:
+            games_of.setdefault(by_bot.first, []).append(by_bot)
     sides: dict[tuple[str, Bound], list[PairTotals]] = {}
-    for bot, games in met.items():
+    for bot, games in games_of.items():
         if min(pair.mean for pair in games) > OUT_OF_REACH:
             sides[bot, "above"] = games
         elif max(pair.mean for pair in games) < 1 - OUT_OF_REACH:
@@ -99,16 +96,16 @@ class Pool(Row, frozen=True):
     # totals of all games among candidates and the agents that are rated again, ordered by names
     pairs: tuple[PairTotals, ...] = ()
 
-    def after(self, played: Iterable[PairTotals], known: Collection[str], candidate: str | None = None) -> Self:
+    def after(self, played: Iterable[PairTotals], members: Collection[str], candidate: str | None = None) -> Self:
         """Add games, and drop those of agents that are no longer rated.
 
-        Kept are the games among ``known`` agents and candidates. ``known`` agents (members, latest champions) are rated
-        again with new games. ``candidate`` is the model that the new games rate, if any; it may be a known agent.
+        Games among ``members`` (of the league, or latest champions) and candidates stay. ``members`` are rated again
+        with new games. ``candidate`` is the model that the new games rate, if any; it may be a member.
         """
         others = (name for name in self.candidates if name != candidate)
-        latest = [name for name in (*others, candidate) if name is not None and name not in known]
+        latest = [name for name in (*others, candidate) if name is not None and name not in members]
         candidates = tuple(latest[-CANDIDATES:])
-        present = {*known, *candidates}
+        present = {*members, *candidates}
         pairs = (pair for pair in total((*self.pairs, *played)) if pair.first in present and pair.second in present)
         return self.replace(candidates=candidates, pairs=tuple(pairs))
 
@@ -119,11 +116,8 @@ class Pool(Row, frozen=True):
     def bounds(
         self, ratings: Mapping[str, Estimate], played: Iterable[PairTotals] = ()
     ) -> dict[str, tuple[Bound, Elo]]:
-        """Return bounds on the ratings of bots that are out of reach, from those of the models.
-
-        Against each model, the bound of the bot's score gives a bound of its rating; the most extreme one counts.
-        """
-        found: dict[str, tuple[Bound, Elo]] = {}
+        """Return bounds on out-of-reach bots' ratings: the most extreme of those by the scores against each model."""
+        bounds_by_bot: dict[str, tuple[Bound, Elo]] = {}
         for (bot, side), games in out_of_reach(total((*self.pairs, *played))).items():
             end, extreme = (0, max) if side == "above" else (1, min)
             bounds = [
@@ -132,8 +126,8 @@ class Pool(Row, frozen=True):
                 if pair.second in ratings
             ]
             if bounds:
-                found[bot] = side, Elo(extreme(bounds))
-        return found
+                bounds_by_bot[bot] = side, Elo(extreme(bounds))
+        return bounds_by_bot
 
     def games(self, played: Iterable[PairTotals] = ()) -> Counter[str]:
         """Return the number of games behind each agent's rating, ``played`` included."""

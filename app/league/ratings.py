@@ -19,10 +19,7 @@ BISECTIONS = 60  # halvings of 20,000 Elo: the remaining width is below 1e-13
 
 
 class RatingPrior(NamedTuple):
-    """Normal prior of a rating.
-
-    The default is worth about a fifth of a game against an equal.
-    """
+    """Normal prior of a rating. The default is worth about a fifth of a game against an equal."""
 
     mean: Elo = Elo(0.0)
     deviation: float = 800.0

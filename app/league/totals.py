@@ -1,7 +1,4 @@
-"""Totals of two agents' games.
-
-Ratings, matchmaking and the search for cycles use them.
-"""
+"""Totals of two agents' games. Ratings, matchmaking and the search for cycles use them."""
 
 from collections.abc import Iterable
 from typing import Protocol, Self
@@ -13,10 +10,7 @@ PRIOR_VARIANCE = 1.0  # the variance of four games between equals
 
 
 class PairTotals(Row, frozen=True):
-    """Totals of all games between two agents.
-
-    With more than two players, the second agent has all other seats.
-    """
+    """Totals of all games between two agents. With more than two players, the second agent has all other seats."""
 
     first: str  # the agent whose scores these are
     second: str  # its opponent
@@ -27,10 +21,7 @@ class PairTotals(Row, frozen=True):
 
     @classmethod
     def of_rotations(cls, first: str, second: str, counts: tuple[int, ...]) -> Self:
-        """Return the totals of some rotations.
-
-        ``counts[k]`` rotations gave k half points, as in ``MatchResult``.
-        """
+        """Return the totals of some rotations. ``counts[k]`` rotations gave k half points, as in ``MatchResult``."""
         players, rotations = PLAYERS_OF[len(counts)], sum(counts)
         scores = [half_points / (2 * (players - 1)) for half_points in range(len(counts))]
         return cls(
@@ -44,10 +35,7 @@ class PairTotals(Row, frozen=True):
 
     @classmethod
     def of_grades(cls, first: str, second: str, graded: GradedScores) -> Self:
-        """Return the totals of rotations with graded scores.
-
-        A mean beyond 0 or 1 counts as 0 or 1: the games are so one-sided that only their side is known.
-        """
+        """Return the totals of rotations with graded scores; a mean beyond 0 or 1 counts as 0 or 1."""
         players, rotations = graded.players, graded.rotations
         mean = min(1.0, max(0.0, graded.mean))
         return cls(
@@ -115,32 +103,23 @@ def pair_totals(first: str, second: str, match: Scored) -> PairTotals | None:
 
 
 def totals_of(hero: str, matches: Iterable[MatchResult]) -> tuple[PairTotals, ...]:
-    """Return an evaluated model's totals against each other opponent.
-
-    Only finished rotations count. Games against itself are left out.
-    """
+    """Return an evaluated model's totals of finished rotations against each other opponent, without itself."""
     totals = (pair_totals(hero, match.player, match) for match in matches if match.player != hero)
     return tuple(pair for pair in totals if pair)
 
 
 def decisive_games(match: MatchResult) -> float:
-    """Return the number of won or lost games that tell as much as a match's games.
-
-    It is the number of games, unless outcomes are graded: then it follows from their variance.
-    """
+    """Return the number of won or lost games that tell as much as a match's: by the variance if it is graded."""
     if not match.graded:
         return match.games
     return match.games / PairTotals.of_grades("", "", match.graded).dispersion
 
 
 def total(pairs: Iterable[PairTotals]) -> tuple[PairTotals, ...]:
-    """Add up the totals of the same two agents.
-
-    Totals may be seen from either side. The result is ordered by the names.
-    """
-    found: dict[tuple[str, str], PairTotals] = {}
+    """Add up the totals of the same two agents, seen from either side; ordered by the names."""
+    totals: dict[tuple[str, str], PairTotals] = {}
     for pair in pairs:
         ordered = pair if pair.first < pair.second else pair.flipped
         key = (ordered.first, ordered.second)
-        found[key] = found[key].plus(ordered) if key in found else ordered
-    return tuple(found[key] for key in sorted(found))
+        totals[key] = totals[key].plus(ordered) if key in totals else ordered
+    return tuple(totals[key] for key in sorted(totals))

@@ -20,8 +20,8 @@ OPPONENTS_AT_ONCE = 4  # most opponents of one request: few, because other evalu
 class Pairing(NamedTuple):
     """Two agents to be matched, by id."""
 
-    one: str
-    other: str
+    first: str
+    second: str
 
 
 def round_robin(names: Sequence[str]) -> tuple[tuple[Pairing, ...], ...]:
@@ -34,7 +34,9 @@ def round_robin(names: Sequence[str]) -> tuple[tuple[Pairing, ...], ...]:
     for _ in range(len(circle) - 1):
         half = len(circle) // 2
         pairs = zip(circle[:half], reversed(circle[half:]), strict=True)
-        rounds.append(tuple(Pairing(one, other) for one, other in pairs if one is not None and other is not None))
+        rounds.append(
+            tuple(Pairing(first, second) for first, second in pairs if first is not None and second is not None)
+        )
         circle = [circle[0], circle[-1], *circle[1:-1]]
     return tuple(rounds)
 
@@ -48,10 +50,7 @@ def placement(league: League, newcomer: Agent, count: int) -> tuple[Pairing, ...
     """
 
     def information(agent: Agent) -> float:
-        """Return how informative a match against an agent would be.
-
-        The value is p (1 - p) divided by 1 + the games already played.
-        """
+        """Return how informative a match against an agent would be: p (1 - p) / (1 + games already played)."""
         if newcomer.elo is None and agent.elo is None:
             return 0.0
         p = 0.5 if newcomer.elo is None or agent.elo is None else expected_score(newcomer.elo - agent.elo)
@@ -80,22 +79,22 @@ def tournaments(league: League, newcomer: Agent, settings: TournamentSettings, s
     if settings.round_robin_every and step and step % settings.round_robin_every == 0:
         placed = {frozenset(pairing) for pairing in pairings}
         rounds = round_robin([agent.id for agent in league.active])
-        pairings += [pairing for one in rounds for pairing in one if frozenset(pairing) not in placed]
+        pairings += [pairing for pairs in rounds for pairing in pairs if frozenset(pairing) not in placed]
     by_hero = defaultdict[Agent, list[str]](list)
     for pairing in pairings:
-        one, other = (league.agents[name] for name in pairing)
-        if one.elo is not None and other.elo is not None and saturated(expected_score(one.elo - other.elo)):
+        first, second = (league.agents[name] for name in pairing)
+        if first.elo is not None and second.elo is not None and saturated(expected_score(first.elo - second.elo)):
             continue
-        hero, rival = (one, other) if one.kind == "checkpoint" else (other, one)
+        hero, rival = (first, second) if first.kind == "checkpoint" else (second, first)
         if hero.kind == "checkpoint":
             by_hero[hero].append(rival.id)
     for hero, others in by_hero.items():
-        for first in range(0, len(others), OPPONENTS_AT_ONCE):
+        for begin in range(0, len(others), OPPONENTS_AT_ONCE):
             yield MatchesRequested(
                 purpose="tournament",
                 model=ModelHash(hero.id),
                 step=hero.step or 0,
-                opponents=tuple(others[first : first + OPPONENTS_AT_ONCE]),
+                opponents=tuple(others[begin : begin + OPPONENTS_AT_ONCE]),
                 games=settings.games,
-                seed=derive_seed(seed, "tournament", newcomer.id, hero.id, first),
+                seed=derive_seed(seed, "tournament", newcomer.id, hero.id, begin),
             )

@@ -45,10 +45,7 @@ class ActorCritic(nn.Module):
                 draw(layer, gains.get(name.rpartition(".")[2], self.trunk_gain), generator)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits [N, A] and values [N] of observations [N, D].
-
-        Observations are floats. The logits are not masked.
-        """
+        """Return unmasked logits [N, A] and values [N] of floating-point observations [N, D]."""
         features = obs
         for layer in self.trunk:
             features = torch.relu(layer(features))
@@ -62,10 +59,7 @@ class ActorCritic(nn.Module):
 
 
 class DenseBlock(nn.Module):
-    """Two layers beside a shortcut.
-
-    The second layer begins with small weights, as in ``app.learning.tower``.
-    """
+    """Two layers beside a shortcut. The second layer begins with small weights, as in ``app.learning.tower``."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -98,10 +92,7 @@ class Windows(ActorCritic):
         self.scalars = empty_linear(shape.scalars, settings.filters) if shape.scalars else None
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits [N, A] and values [N] of observations [N, D].
-
-        Observations are floats. The logits are not masked.
-        """
+        """Return unmasked logits [N, A] and values [N] of floating-point observations [N, D]."""
         planes, scalars = self._parts(obs)
         sums = self.windows(planes)
         if self.scalars is not None:

@@ -46,8 +46,8 @@ def missing_device(device: str, processes: int = 1) -> str | None:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(match[1] or 0) + processes <= count:
         return None
-    asked = f"{device} was asked for" if processes == 1 else f"{device} was asked for by {processes} processes"
-    return f"{asked} and PyTorch finds {count or 'no'} CUDA device{'s' if count > 1 else ''}"
+    request = f"{device} was asked for" if processes == 1 else f"{device} was asked for by {processes} processes"
+    return f"{request} and PyTorch finds {count or 'no'} CUDA device{'s' if count > 1 else ''}"
 
 
 def missing(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001  # a job, with nothing to report
@@ -60,10 +60,7 @@ def missing(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001  # 
 
 
 def require(device: str, processes: int = 1) -> None:
-    """Raise ``MissingDevice`` if ``device`` is unavailable here.
-
-    Raises ``UnknownDevice`` for an unknown name. See ``missing_device``.
-    """
+    """Raise ``MissingDevice`` if ``device`` is unavailable here, or ``UnknownDevice``. See ``missing_device``."""
     if reason := missing_device(device, processes):
         raise MissingDevice(
             f"The device is missing: {reason}.",
@@ -80,13 +77,13 @@ def resolve(device: str) -> torch.device:
     ``MissingDevice`` or ``UnknownDevice``.
     """
     require(device)
-    found = torch.device(_automatic() if device == AUTO else device)
-    if found.type == "cuda":
+    resolved = torch.device(_automatic() if device == AUTO else device)
+    if resolved.type == "cuda":
         _be_deterministic()
     if device != "cpu":
-        name = torch.cuda.get_device_name(found) if found.type == "cuda" else None
-        structlog.get_logger("devices").info("device of networks", asked=device, found=str(found), name=name)
-    return found
+        name = torch.cuda.get_device_name(resolved) if resolved.type == "cuda" else None
+        structlog.get_logger("devices").info("device of networks", asked=device, found=str(resolved), name=name)
+    return resolved
 
 
 def _automatic() -> str:
@@ -94,10 +91,7 @@ def _automatic() -> str:
 
 
 def _be_deterministic() -> None:
-    """Make the process's CUDA arithmetic repeatable.
-
-    An operation that cannot be repeatable only warns, because it may be part of a user's network.
-    """
+    """Make the process's CUDA arithmetic repeatable; other operations only warn, as users' networks may need them."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", _WORKSPACE)  # read by cuBLAS at its first multiplication
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
@@ -105,10 +99,7 @@ def _be_deterministic() -> None:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return ``tensor`` on ``device``.
-
-    Copies to a GPU come from pinned memory and do not block the processor.
-    """
+    """Return ``tensor`` on ``device``. Copies to a GPU come from pinned memory and do not block the processor."""
     if device.type == "cuda" and not tensor.is_cuda:
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
@@ -130,21 +121,15 @@ def decided(compute: C, backend: str) -> C:
 def _has_bfloat16_units(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of PyTorch lack it
-    return any(known.get(unit, False) for unit in ("amx_bf16", "avx512_bf16"))
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of PyTorch lack it
+    return any(capabilities.get(unit, False) for unit in ("amx_bf16", "avx512_bf16"))
 
 
 def arithmetic(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Return the context in which networks run.
-
-    It is PyTorch's autocast for bfloat16, otherwise a context without effect.
-    """
+    """Return the context in which networks run: PyTorch's autocast for bfloat16, otherwise one without effect."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
 
 
 def games_at_once(device: str, on_cpu: int) -> int:
-    """Return how many games a process plays at once on ``device``.
-
-    Raises as ``resolve``.
-    """
+    """Return how many games a process plays at once on ``device``. Raises as ``resolve``."""
     return max(on_cpu, GPU_GAMES) if resolve(device).type == "cuda" else on_cpu

@@ -78,19 +78,13 @@ class Policy:
             return log_probs.cpu().numpy(), output[:, self.actions].cpu().numpy()
 
     def outputs(self, obs: NDArray[np.generic]) -> NDArray[np.float32]:
-        """Return the raw outputs [N, A + 1].
-
-        The first A are the logits of all actions, legal or not; the last is the value.
-        """
+        """Return the raw outputs [N, A + 1]: the logits of all actions, legal or not, then the value."""
         with torch.inference_mode():
             outputs: NDArray[np.float32] = self._forward(obs).cpu().numpy()
             return outputs
 
     def weights(self) -> dict[str, NDArray[np.float32]]:
-        """Return each layer's weights by name.
-
-        Weights of an mlp are [inputs, outputs]; those of other networks have their own layout.
-        """
+        """Return each layer's weights by name: for an mlp [inputs, outputs], otherwise in the layers' own layout."""
         weights = {name: tensor.detach() for name, tensor in self._network.named_parameters() if tensor.ndim > 1}
         if type(self._network) is ActorCritic:
             weights = {name.removesuffix(".weight"): weight.t() for name, weight in weights.items()}
@@ -115,10 +109,7 @@ class Policy:
 
 
 class _Dense:
-    """A network of dense layers as tensors, its heads joined.
-
-    Both heads are computed as one layer.
-    """
+    """A network of dense layers as tensors; both heads are computed as one layer."""
 
     def __init__(self, network: ActorCritic, shape: NetworkShape, rows: int) -> None:
         self._scale = shape.scale
@@ -153,10 +144,7 @@ class _Dense:
 
 
 class _Tower:
-    """A tower with fused layers.
-
-    ReLU and shortcut are part of each convolution, and the heads' planes are computed by one.
-    """
+    """A tower with fused layers: ReLU and shortcut within each convolution, one for both heads' planes."""
 
     any_rows = False
 

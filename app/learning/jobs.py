@@ -1,7 +1,4 @@
-"""Engine jobs: draw a first model, or train one by PPO.
-
-Results depend on the spec alone.
-"""
+"""Engine jobs: draw a first model, or train one by PPO. Results depend on the spec alone."""
 
 from dataclasses import asdict
 from functools import partial
@@ -13,7 +10,7 @@ from app.core import derive_seed
 from app.engine import JsonObject, Report
 from app.games import TableSpec, open_table
 from app.learning.learner import improve
-from app.learning.network import init_policy, parameters_to_bytes, seen_shape
+from app.learning.network import init_policy, parameters_to_bytes, visible_shape
 from app.learning.ppo import EpochMetrics
 from app.learning.samples import explained_variance, prepare
 from app.learning.torchrun import run_on_ranks
@@ -22,11 +19,8 @@ from app.store import Manifest, open_store, put_checkpoint
 
 
 def first_model(config: GameConfig, game: TableSpec, seed: int) -> tuple[Manifest, bytes]:
-    """Draw a first model from a seed.
-
-    Return its manifest, at step 0, and its parameters as a safetensors file.
-    """
-    shape = seen_shape(config.network, game.shape)
+    """Draw a first model from a seed. Return its manifest, at step 0, and its parameters as a safetensors file."""
+    shape = visible_shape(config.network, game.shape)
     parameters = init_policy(config.network, shape, seed)
     manifest = Manifest(
         config_key=config.key,
@@ -58,15 +52,12 @@ class InitialiseSpec(Compute):
 
 
 def initialise(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001  # a job, with nothing to report
-    """Draw and store a configuration's first parameters (a job).
-
-    Return the model, at step 0.
-    """
-    wanted = InitialiseSpec.model_validate(spec)
-    config = wanted.config
-    seed = derive_seed(wanted.seed, config.key, "parameters")
+    """Draw and store a configuration's first parameters (a job). Return the model, at step 0."""
+    arguments = InitialiseSpec.model_validate(spec)
+    config = arguments.config
+    seed = derive_seed(arguments.seed, config.key, "parameters")
     manifest, parameters = first_model(config, open_table(config, slots=0).spec, seed)
-    model = put_checkpoint(open_store(wanted.store), manifest, parameters, None)
+    model = put_checkpoint(open_store(arguments.store), manifest, parameters, None)
     return {"model": model, "parent": None, "step": 0, "rows": 0, "metrics": None}
 
 
@@ -82,21 +73,18 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
     ppo = annealed(PpoSettings.model_validate(training.config.ppo.model_dump() | knobs), training.step)
     samples = prepare(training.shards, ppo, training.game.symmetries, training.seed)
 
-    def tell(epoch: int, metrics: EpochMetrics) -> None:
-        training.progress(epoch, ppo.epochs, **_published(metrics))
+    def report_epoch(epoch: int, metrics: EpochMetrics) -> None:
+        training.progress(epoch, ppo.epochs, **_published_metrics(metrics))
 
     explained = explained_variance(samples)
     work = partial(improve, training.base, samples, ppo, seed=training.seed)
-    result = run_on_ranks(work, training.compute, report=tell)
-    metrics = _published(result.metrics) | ({} if explained is None else {"explained_variance": explained})
+    result = run_on_ranks(work, training.compute, report=report_epoch)
+    metrics = _published_metrics(result.metrics) | ({} if explained is None else {"explained_variance": explained})
     return training.store(result.parameters, result.optimizer, metrics)
 
 
 def annealed(ppo: PpoSettings, step: int) -> PpoSettings:
-    """Return the settings at ``step``, with the entropy coefficient annealed linearly.
-
-    The step belongs to the model, so a rollback also restores the entropy coefficient.
-    """
+    """Return the settings with the entropy coefficient of a model's ``step``, so that a rollback restores it."""
     if ppo.entropy_coef_end is None:
         return ppo
     progress = min(1.0, step / ppo.entropy_trainings)
@@ -104,6 +92,6 @@ def annealed(ppo: PpoSettings, step: int) -> PpoSettings:
     return ppo.replace(entropy_coef=ppo.entropy_coef + change)
 
 
-def _published(metrics: EpochMetrics) -> dict[str, float]:
+def _published_metrics(metrics: EpochMetrics) -> dict[str, float]:
     """Return the epoch's metrics that are published in events."""
     return {name: value for name, value in asdict(metrics).items() if name != "gradient_norm"}

@@ -18,28 +18,19 @@ def empty_linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 def empty_conv(inputs: int, outputs: int, size: int, padding: int | None = None) -> nn.Conv2d:
-    """Return a convolution without memory for its parameters.
-
-    Unless ``padding`` is given, the convolution keeps the board's size.
-    """
+    """Return a convolution without memory, which keeps the board's size unless ``padding`` is given."""
     edge = size // 2 if padding is None else padding
     return nn.Conv2d(inputs, outputs, size, padding=edge, device="meta")
 
 
 def allocate(layer: nn.Linear | nn.Conv2d) -> None:
-    """Give a layer memory for its parameters, which are undefined.
-
-    ``Module.to_empty`` does the same, and imports SymPy for it, which takes half a second.
-    """
+    """Give a layer memory for undefined parameters, as ``Module.to_empty`` does, which takes 0.5 s to import SymPy."""
     for name, parameter in layer.named_parameters(recurse=False):
         setattr(layer, name, nn.Parameter(torch.empty(parameter.shape, dtype=parameter.dtype)))
 
 
 def draw(layer: nn.Linear | nn.Conv2d, gain: float, generator: torch.Generator) -> None:
-    """Draw orthogonal weights, and set the biases to 0.
-
-    Each output's weights are one row of the orthogonal matrix.
-    """
+    """Draw orthogonal weights, and set the biases to 0. Each output's weights are one row of the orthogonal matrix."""
     allocate(layer)
     nn.init.orthogonal_(layer.weight, gain, generator=generator)
     assert layer.bias is not None

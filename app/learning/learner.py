@@ -83,10 +83,7 @@ def imitate(
     seed: int,
     compute: Compute = CPU,
 ) -> Improvement[CloningMetrics]:
-    """Train a copy of ``base`` to imitate the actions in ``samples``.
-
-    Otherwise as ``improve``.
-    """
+    """Train a copy of ``base`` to imitate the actions in ``samples``. Otherwise as ``improve``."""
     device = resolve(compute.device)
     network, optimizer = learner(base, settings.learning_rate, device)
     generator, samples = torch.Generator().manual_seed(seed), samples.to(device)
@@ -105,30 +102,23 @@ def imitate(
 
 
 def load_adam(network: nn.Module, learning_rate: float, state: bytes | None) -> Adam:
-    """Return Adam over a network's parameters.
-
-    It continues from ``state``, made by ``adam_to_bytes``, if there is one. Raises ``BadParameters`` when the state is
-    of another network.
-    """
+    """Return Adam over a network's parameters, continued from ``state`` if given. Raises ``BadParameters``."""
     optimizer = Adam(network.parameters(), lr=learning_rate, eps=_EPSILON, fused=True)
     tensors = {} if state is None else bytes_to_parameters(state)
     for name, parameter in network.named_parameters() if state is not None else ():
-        found = {key: tensors.get(f"{key}.{name}") for key in _STATE}
-        moments = [found[key] for key in _STATE[1:]]
-        if found["step"] is None or any(moment is None or moment.shape != parameter.shape for moment in moments):
+        entries = {key: tensors.get(f"{key}.{name}") for key in _STATE}
+        moments = [entries[key] for key in _STATE[1:]]
+        if entries["step"] is None or any(moment is None or moment.shape != parameter.shape for moment in moments):
             raise BadParameters(
                 f"The optimiser's state has no moments for {name} of shape {tuple(parameter.shape)}.",
                 hint="Train from an earlier checkpoint, or from the same parameters without an optimiser.",
             )
-        optimizer.state[parameter] = {key: t.to(parameter.device) for key, t in found.items() if t is not None}
+        optimizer.state[parameter] = {key: t.to(parameter.device) for key, t in entries.items() if t is not None}
     return optimizer
 
 
 def adam_to_bytes(network: nn.Module, optimizer: Adam) -> bytes:
-    """Return Adam's state as a safetensors file.
-
-    Its tensors are named ``exp_avg.<parameter>`` and so on. Raises ``BadNetwork`` for a parameter that had no gradient.
-    """
+    """Return Adam's state as a safetensors file, with names such as ``exp_avg.<parameter>``. Raises ``BadNetwork``."""
     named = dict(network.named_parameters())
     if idle := [name for name, parameter in named.items() if parameter not in optimizer.state]:
         raise BadNetwork(

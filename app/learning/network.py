@@ -38,21 +38,18 @@ class BadNetwork(FlyballError):
 NETWORKS: Mapping[str, type[ActorCritic | Tower]] = {MLP: ActorCritic, WINDOWS: Windows, TOWER: Tower}
 
 
-def seen_shape(settings: NetworkSettings, game: NetworkShape) -> NetworkShape:
+def visible_shape(settings: NetworkSettings, game: NetworkShape) -> NetworkShape:
     """Return the shape that a network sees of a game.
 
     Only a policy head of planes sees the actions' planes, and an mlp sees no planes at all. So a network fits the game
     whether or not these planes were known when the network was made.
     """
-    seen = game if settings.policy_head == PLANES else replace(game, action_planes=0, action_places=None)
-    return replace(seen, planes=None) if settings.kind == MLP else seen
+    visible = game if settings.policy_head == PLANES else replace(game, action_planes=0, action_places=None)
+    return replace(visible, planes=None) if settings.kind == MLP else visible
 
 
 def init_policy(settings: NetworkSettings, shape: NetworkShape, seed: int) -> Parameters:
-    """Draw a network's first parameters from a seed.
-
-    Raises ``BadNetwork`` or ``UnknownPlugin``.
-    """
+    """Draw a network's first parameters from a seed. Raises ``BadNetwork`` or ``UnknownPlugin``."""
     return {name: tensor.detach() for name, tensor in _build(settings, shape, seed).state_dict().items()}
 
 
@@ -72,7 +69,7 @@ def load_network(settings: NetworkSettings, shape: NetworkShape, parameters: Par
     """
     try:
         ours = settings.kind in NETWORKS
-        network = _sized(settings, shape, parameters) if ours else _build(settings, shape, seed=None)
+        network = _sized_network(settings, shape, parameters) if ours else _build(settings, shape, seed=None)
         network.load_state_dict(parameters)
     except (RuntimeError, TypeError) as error:  # TypeError: a size of more than 64 bits
         raise BadParameters(
@@ -84,11 +81,8 @@ def load_network(settings: NetworkSettings, shape: NetworkShape, parameters: Par
     return network.eval()
 
 
-def _sized(settings: NetworkSettings, shape: NetworkShape, parameters: Parameters) -> nn.Module:
-    """Build one of our networks, whose parameters are undefined.
-
-    Memory is taken only if the parameters have all the declared sizes. Raises ``RuntimeError`` otherwise.
-    """
+def _sized_network(settings: NetworkSettings, shape: NetworkShape, parameters: Parameters) -> nn.Module:
+    """Build one of our networks, with undefined parameters of the declared sizes. Raises ``RuntimeError``."""
     if max(len(settings.hidden), settings.residual, settings.blocks) > len(parameters):
         raise RuntimeError("more layers are declared than there are parameters")
     network = _build(settings, shape, seed=None)
@@ -101,18 +95,12 @@ def _sized(settings: NetworkSettings, shape: NetworkShape, parameters: Parameter
 
 
 def _typed_and_scaled(network: nn.Module, args: tuple[Tensor], scale: float | tuple[float, ...]) -> tuple[Tensor]:
-    """Return the observations divided by ``scale``.
-
-    They get the type of the network's parameters.
-    """
+    """Return the observations divided by ``scale``, in the type of the network's parameters."""
     return (scaled(args[0].to(next(network.parameters()).dtype), scale),)
 
 
 def scaled(features: Tensor, scale: float | tuple[float, ...]) -> Tensor:
-    """Return features [N, D or more] divided by ``scale``.
-
-    It is one number, or one a feature; features beyond these are left as they are.
-    """
+    """Return features [N, D or more] divided by ``scale``, one number for all or for each of the first D."""
     if scale == 1:
         return features
     if not isinstance(scale, tuple):
@@ -144,10 +132,7 @@ def _build(settings: NetworkSettings, shape: NetworkShape, seed: int | None) -> 
 
 
 def _own_network(settings: NetworkSettings, shape: NetworkShape, seed: int) -> nn.Module:
-    """Build a user's network, its parameters drawn from a seed.
-
-    Raises ``BadNetwork`` or ``UnknownPlugin``.
-    """
+    """Build a user's network, its parameters drawn from a seed. Raises ``BadNetwork`` or ``UnknownPlugin``."""
     factory, probe = load_plugin(PLUGINS, settings.kind, tuple(NETWORKS)), torch.zeros(PROBED, shape.features)
     # PyTorch's layers draw their first parameters from the global generator, so it is seeded here and restored after.
     with torch.random.fork_rng(devices=[]):
@@ -163,21 +148,18 @@ def _own_network(settings: NetworkSettings, shape: NetworkShape, seed: int) -> n
                 hint="It is called as factory(shape, options), and its result as logits, values = network(obs)."
                 + ("" if settings.options else NO_OPTIONS),
             ) from error
-    wanted = (PROBED, shape.actions), (PROBED,)
-    if not isinstance(network, nn.Module) or not list(network.parameters()) or sizes != wanted:
+    expected = (PROBED, shape.actions), (PROBED,)
+    if not isinstance(network, nn.Module) or not list(network.parameters()) or sizes != expected:
         raise BadNetwork(
             f"The network {settings.kind} is a {type(network).__name__} whose outputs for {PROBED} observations are "
-            f"{sizes}, not {wanted}.",
+            f"{sizes}, not {expected}.",
             hint="It has to be a torch.nn.Module with parameters that returns logits [N, A] and values [N].",
         )
     return network
 
 
 def masked_log_probs(logits: Tensor, mask: Tensor) -> Tensor:
-    """Return log-probabilities [N, A], float32, over a mask's actions.
-
-    Actions outside the mask [N, A] get ``MASKED_LOGIT``.
-    """
+    """Return log-probabilities [N, A], float32, over a mask's actions, with ``MASKED_LOGIT`` for all others."""
     # In float32, because MASKED_LOGIT overflows float16 and differences of large logits vanish in bfloat16.
     return torch.log_softmax(logits.float().masked_fill(~mask, MASKED_LOGIT), dim=-1)
 
@@ -195,16 +177,13 @@ def candidates(logits: Tensor, legal: Tensor | LegalActions, action: Tensor) -> 
     mask = np.arange(counts.max()) < counts[:, None]
     columns = np.full(mask.shape, -1, dtype=np.int64)
     columns[mask] = legal.listed
-    held, listed = (to_device(torch.from_numpy(array), logits.device) for array in (mask, columns))
-    place = (listed == action).int().argmax(dim=1, keepdim=True)
-    return logits.gather(1, listed.clamp(min=0)), held, place
+    legal_mask, actions = (to_device(torch.from_numpy(array), logits.device) for array in (mask, columns))
+    index = (actions == action).int().argmax(dim=1, keepdim=True)
+    return logits.gather(1, actions.clamp(min=0)), legal_mask, index
 
 
 def parameters_to_bytes(state: Mapping[str, Tensor]) -> bytes:
-    """Return tensors as a safetensors file.
-
-    The tensors' order and device do not change the bytes.
-    """
+    """Return tensors as a safetensors file. The tensors' order and device do not change the bytes."""
     # Each tensor is copied, because the format forbids tensors that share memory.
     copies = {name: state[name].detach().cpu().clone(memory_format=torch.contiguous_format) for name in sorted(state)}
     return safetensors.torch.save(copies)
@@ -217,21 +196,18 @@ def bytes_to_parameters(data: bytes) -> Parameters:
     the hash first (``app.store`` does).
     """
     try:
-        found = safetensors.torch.load(data)
+        tensors = safetensors.torch.load(data)
     except (SafetensorError, ValueError) as error:
         raise BadParameters(
             f"These {len(data)} bytes are no safetensors file ({error}).",
             hint="Restore the file from another node or an earlier checkpoint.",
         ) from error
-    return dict(sorted(found.items()))  # the library's order differs from call to call, which would reach trainers
+    return dict(sorted(tensors.items()))  # the library's order differs from call to call, which would reach trainers
 
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Give PyTorch ``count`` threads in the block.
-
-    Small batches gain nothing from more than one thread, and a single thread keeps the order of sums.
-    """
+    """Give PyTorch ``count`` threads in the block: small batches need one, which also keeps the order of sums."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

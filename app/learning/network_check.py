@@ -17,10 +17,7 @@ TOLERANCE = 1e-4
 
 
 def check_network(settings: NetworkSettings, shape: NetworkShape, seed: int = 0) -> list[Finding]:
-    """Return the faults found in a network for a game's shape.
-
-    The network is built twice from one seed, run on random observations in several batches, and one gradient is taken.
-    """
+    """Return the faults of a network: built twice from a seed, run in several batches, with one gradient."""
     try:
         parameters, again = (init_policy(settings, shape, seed) for _ in range(2))
         network, policy = load_network(settings, shape, parameters), Policy(settings, shape, parameters)

@@ -1,4 +1,4 @@
-"""Jobs that run the user's own trainer: a function or a command."""
+"""Jobs that run a user-defined trainer: a function or a command."""
 
 import fcntl
 import json
@@ -65,10 +65,10 @@ def train_by_function(spec: JsonObject, report: Report) -> JsonObject:
     Its result has to be a successor of the base model. Raises ``UnknownPlugin``, ``BadResult``, ``TrainerExited``, and
     whatever the function raises.
     """
-    wanted = TrainSpec.model_validate(spec)
-    name = wanted.config.trainer
+    arguments = TrainSpec.model_validate(spec)
+    name = arguments.config.trainer
     assert name is not None
-    _warn_of_processes(wanted, name)
+    _warn_of_processes(arguments, name)
     try:
         returned = load_plugin("flyball.trainers", name)(spec, report)
     except SystemExit as error:
@@ -82,12 +82,12 @@ def train_by_function(spec: JsonObject, report: Report) -> JsonObject:
             f"The trainer {name} returned {returned!r:.200}, which is not a result of a training.",
             hint="End it with: return training.finish(parameters).",
         ) from error
-    store = open_store(wanted.store)
-    successor = get_checkpoint(store, wanted.base_model).manifest.successor(wanted.base_model)
-    found = get_checkpoint(store, result.model).manifest
-    if found.replace(optimizer=None) != successor.replace(optimizer=None):
+    store = open_store(arguments.store)
+    successor = get_checkpoint(store, arguments.base_model).manifest.successor(arguments.base_model)
+    manifest = get_checkpoint(store, result.model).manifest
+    if manifest.replace(optimizer=None) != successor.replace(optimizer=None):
         raise BadResult(
-            f"The trainer {name} returned model {result.model}, which is not a successor of {wanted.base_model}.",
+            f"The trainer {name} returned model {result.model}, which is not a successor of {arguments.base_model}.",
             hint="End it with: return training.finish(parameters).",
         )
     return result.model_dump(mode="json")
@@ -113,10 +113,10 @@ def train_by_command(spec: JsonObject, report: Report) -> JsonObject:
 
     with private_folder(scratch_folder(spec["store"]) / "trainings") as folder:
         write_request(training, folder)
-        place = str(training.settings_folder)
-        ended = run_guarded((*command, str(folder)), place, command_environment(), on_line)
+        working_folder = str(training.settings_folder)
+        ended = run_guarded((*command, str(folder)), working_folder, command_environment(), on_line)
         if ended.code != 0:
-            raise CommandFailed(f"{' '.join(command)} {ended.described}", hint=_HINT)
+            raise CommandFailed(f"{' '.join(command)} {ended.description}", hint=_HINT)
         metrics = read_result(training, folder / RESULT)
         return training.finish(read_model(folder), **metrics)
 
@@ -139,12 +139,12 @@ def private_folder(parent: Path) -> Iterator[Path]:
     """
     parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as lock:
-        with _locked(parent):  # otherwise a new folder could be swept before its owner has locked it
+        with _lock(parent):  # otherwise a new folder could be swept before its owner has locked it
             for old in parent.iterdir():
-                with suppress(BlockingIOError, FileNotFoundError), _locked(old, fcntl.LOCK_NB):  # in use, or removed
+                with suppress(BlockingIOError, FileNotFoundError), _lock(old, fcntl.LOCK_NB):  # in use, or removed
                     shutil.rmtree(old, ignore_errors=True)  # a dying command may still write; the next job sweeps
             folder = Path(mkdtemp(dir=parent)).absolute()
-            lock.enter_context(_locked(folder))
+            lock.enter_context(_lock(folder))
         try:
             yield folder
         finally:
@@ -152,7 +152,7 @@ def private_folder(parent: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _locked(folder: Path, flags: int = 0) -> Iterator[None]:
+def _lock(folder: Path, flags: int = 0) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | flags)
@@ -199,10 +199,7 @@ def write_request(training: Training, folder: Path) -> None:
 
 
 def read_result(training: Training, path: Path) -> dict[str, Any]:
-    """Return the metrics in a result file.
-
-    Raises ``BadResult``, or ``DiscardedUpdate`` if the file asks for it.
-    """
+    """Return the metrics in a result file. Raises ``BadResult``, or ``DiscardedUpdate`` if the file asks for it."""
     try:
         result = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -221,10 +218,7 @@ _RESULT_HINT = 'Write {"metrics": {"policy_loss": 0.1}}, or {"discard": "why"} w
 
 
 def read_model(folder: Path) -> Mapping[str, Tensor | NDArray[np.generic]]:
-    """Return the tensors of the model that a command wrote.
-
-    Raises ``BadResult``.
-    """
+    """Return the tensors of the model that a command wrote. Raises ``BadResult``."""
     written = [path for path in (folder / MODEL, folder / MODEL_NPZ) if path.exists()]
     if len(written) != 1:
         raise BadResult(
@@ -242,15 +236,12 @@ def read_model(folder: Path) -> Mapping[str, Tensor | NDArray[np.generic]]:
 
 
 def _progress(line: str) -> dict[str, Any] | None:
-    """Return the fields of a progress report, None for any other line.
-
-    A report is a JSON object with integers ``epoch`` and ``epochs``.
-    """
+    """Return a progress report: an object with integers ``epoch`` and ``epochs``; None for other lines."""
     if not line.startswith("{"):
         return None
     try:
         fields = parse_json(line)
     except ValueError:
         return None
-    whole = all(type(fields.get(name)) is int for name in ("epoch", "epochs"))
-    return fields if whole else None
+    are_integers = all(type(fields.get(name)) is int for name in ("epoch", "epochs"))
+    return fields if are_integers else None

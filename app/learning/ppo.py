@@ -17,10 +17,7 @@ from app.learning.samples import Samples, minibatches
 
 @dataclass(frozen=True, slots=True)
 class EpochMetrics:
-    """Means over one epoch.
-
-    Losses exclude their coefficients; entropy and KL divergence are in nats.
-    """
+    """Means over one epoch. Losses exclude their coefficients; entropy and KL divergence are in nats."""
 
     policy_loss: float
     value_loss: float
@@ -31,10 +28,7 @@ class EpochMetrics:
 
 
 class TrainingDiverged(FlyballError):
-    """The update diverged and must be discarded.
-
-    ``metrics`` are those of its last epoch.
-    """
+    """The update diverged and must be discarded. ``metrics`` are those of its last epoch."""
 
     def __init__(self, complaint: str, metrics: EpochMetrics) -> None:
         super().__init__(
@@ -110,19 +104,13 @@ def losses(logits: Tensor, values: Tensor, batch: Samples, settings: PpoSettings
 
 
 def clipped_value_loss(values: Tensor, old: Tensor, target: Tensor, epsilon: float) -> Tensor:
-    """Return the mean squared error of values [N], clipped as in PPO.
-
-    For each sample, the larger squared error counts: that of the value or that of the clipped value.
-    """
+    """Return the mean of the larger squared errors of values [N] and of clipped values, as in PPO."""
     clipped = old + (values - old).clamp(-epsilon, epsilon)
     return torch.maximum((values - target).square(), (clipped - target).square()).mean()
 
 
 def descend(network: nn.Module, optimizer: Adam, loss: Tensor, max_norm: float, ranks: Ranks = ALONE) -> Tensor:
-    """Take an optimiser step; return the gradient's norm [] before clipping.
-
-    The gradient is clipped to ``max_norm``. The ranks' losses add up to the minibatch's. All ranks take the same step.
-    """
+    """Take all ranks' joint optimiser step; return the gradient's norm [] before clipping to ``max_norm``."""
     optimizer.zero_grad()
     torch.autograd.backward(loss)
     ranks.total_gradients(network)

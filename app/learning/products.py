@@ -21,10 +21,10 @@ _AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 def _operation(name: str) -> Any:
     """Return an operation of oneDNN, or None where it is missing."""
     has_onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    found: Any = torch.ops.mkldnn if has_onednn else None
+    operation: Any = torch.ops.mkldnn if has_onednn else None
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        operation = getattr(operation, part, None)
+    return operation
 
 
 _ONEDNN, _PACK = _operation("_linear_pointwise"), _operation("_reorder_linear_weight")
@@ -42,10 +42,7 @@ STEP = 16  # rows are padded to multiples: oneDNN compiles for each number, whic
 
 
 class OneDnnLinear(TorchFunctionMode):
-    """Computes any network's linear layers by ``linear``.
-
-    MKL's sums would also depend on a row's place.
-    """
+    """Computes any network's linear layers by ``linear``. MKL's sums would also depend on a row's place."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
@@ -81,10 +78,7 @@ def linear(
 
 
 class Convolution:
-    """A convolution [N, C, H, W] that keeps the board's size.
-
-    Its weight is packed for a number of rows.
-    """
+    """A convolution [N, C, H, W] that keeps the board's size. Its weight is packed for a number of rows."""
 
     def __init__(self, weight: Tensor, bias: Tensor, rows: int, board: tuple[int, int]) -> None:
         self._padding, self._bias = [weight.shape[-1] // 2] * 2, bias
@@ -95,10 +89,7 @@ class Convolution:
             self._weight = _PACK_KERNEL(self._weight, self._padding, [1, 1], [1, 1], 1, size)
 
     def __call__(self, cells: Tensor, onto: Tensor | None = None, *, relu: bool = True) -> Tensor:
-        """Return the convolution of ``cells``, with ReLU unless it is off.
-
-        ``onto`` is added before the ReLU, and overwritten.
-        """
+        """Return the convolution of ``cells``, added to ``onto``, which is overwritten, with ReLU unless it is off."""
         layer = self._weight, self._bias, self._padding, [1, 1], [1, 1], 1
         if self._fused:
             then = "relu" if relu else "none"
@@ -115,24 +106,18 @@ class Convolution:
 
 
 def packed(weight: Tensor, rows: int) -> Tensor:
-    """Return ``weight`` in the layout that is fastest for ``linear``.
-
-    The inputs will have ``rows`` rows.
-    """
+    """Return ``weight`` in the layout that is fastest for ``linear``. The inputs will have ``rows`` rows."""
     return _PACK(weight, rows) if _PACK and _is_fast(weight) else weight
 
 
 def padded(features: Tensor) -> Tensor:
-    """Return ``features`` [N, K] as float32, with rows of zeros added.
-
-    ``linear`` needs the additional rows.
-    """
+    """Return ``features`` [N, K] as float32, with rows of zeros added. ``linear`` needs the additional rows."""
     rows = len(features)
-    wanted = max(rows, FEWEST)
+    padded_rows = max(rows, FEWEST)
     if _ONEDNN and features.is_cpu:  # a multiple of STEP, below it a power of two
-        wanted = -(-rows // STEP) * STEP if rows > STEP else max(FEWEST, 1 << (rows - 1).bit_length())
-    if wanted == rows:
+        padded_rows = -(-rows // STEP) * STEP if rows > STEP else max(FEWEST, 1 << (rows - 1).bit_length())
+    if padded_rows == rows:
         return features.float()
-    more = torch.empty(wanted, features.shape[1], device=features.device)
+    more = torch.empty(padded_rows, features.shape[1], device=features.device)
     more[:rows], more[rows:] = features, 0
     return more

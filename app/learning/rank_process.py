@@ -1,7 +1,4 @@
-"""The program of a training's ranks: ``python -m app.learning.rank_process FOLDER``.
-
-``torchrun`` starts it.
-"""
+"""The program of a training's ranks: ``python -m app.learning.rank_process FOLDER``. ``torchrun`` starts it."""
 
 import os
 import shutil

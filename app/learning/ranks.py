@@ -1,7 +1,4 @@
-"""Ranks: processes that share a training's minibatches and sum up gradients.
-
-Sums are the same bits on every rank, and so are optimiser steps, metrics and early stops.
-"""
+"""Ranks: processes that share a training's minibatches and sum up gradients, with the same bits on all."""
 
 from dataclasses import dataclass
 
@@ -20,10 +17,7 @@ class RankFailed(FlyballError):
 
 
 class PeerLost(Exception):
-    """Another rank ended.
-
-    ``torchrun`` then starts all ranks again.
-    """
+    """Another rank ended. ``torchrun`` then starts all ranks again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +42,7 @@ class Ranks:
         return slice(rows * self.rank // self.size, rows * (self.rank + 1) // self.size)
 
     def total(self, tensor: Tensor) -> Tensor:
-        """Return the sum of all ranks' tensors, in place.
-
-        Raises ``PeerLost``.
-        """
+        """Return the sum of all ranks' tensors, in place. Raises ``PeerLost``."""
         if self.size > 1:
             try:
                 distributed.all_reduce(tensor)
@@ -71,8 +62,8 @@ class Ranks:
         used = gradients[0].new_tensor([p.grad is not None for p in parameters])
         total = self.total(torch.cat([*(gradient.flatten() for gradient in gradients), used]))
         *sums, uses = torch.split(total, [*(p.numel() for p in parameters), len(parameters)])
-        for parameter, gradient, one, count in zip(parameters, gradients, sums, uses.tolist(), strict=True):
-            parameter.grad = gradient.copy_(one.view_as(gradient)) if count else None
+        for parameter, gradient, summed, count in zip(parameters, gradients, sums, uses.tolist(), strict=True):
+            parameter.grad = gradient.copy_(summed.view_as(gradient)) if count else None
 
 
 ALONE = Ranks()

@@ -19,10 +19,7 @@ from app.store import Shard
 
 
 class UnfinishedEpisode(FlyballError):
-    """An episode whose last row is neither done nor truncated.
-
-    The value after that row is unknown.
-    """
+    """An episode whose last row is neither done nor truncated. The value after that row is unknown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,19 +53,18 @@ class Samples:
 
 
 def minibatches(samples: Samples, size: int, generator: torch.Generator) -> Iterator[Samples]:
-    """Return all samples, shuffled, in batches of about ``size``.
-
-    A seed gives one order on every device.
-    """
+    """Return all samples, shuffled, in batches of about ``size``. A seed gives one order on every device."""
     batches = max(1, round(len(samples) / size))
     order = torch.randperm(len(samples), generator=generator)
     cuts = [len(samples) * batch // batches for batch in range(1, batches)]
     columns = (getattr(samples, field.name) for field in fields(samples))
-    shuffled = (_shuffled(column, order, cuts) for column in columns)
+    shuffled = (_shuffled_batches(column, order, cuts) for column in columns)
     return (Samples(*batch) for batch in zip(*shuffled, strict=True))
 
 
-def _shuffled(column: Tensor | LegalActions, order: Tensor, cuts: Sequence[int]) -> Sequence[Tensor | LegalActions]:
+def _shuffled_batches(
+    column: Tensor | LegalActions, order: Tensor, cuts: Sequence[int]
+) -> Sequence[Tensor | LegalActions]:
     """Return a column's rows in ``order``, cut into batches."""
     # All rows are shuffled at once, so that batches are views; ``column[order]`` would copy by elements, not by rows.
     if isinstance(column, Tensor):
@@ -111,10 +107,7 @@ def _check_ends(rows: Shard, order: NDArray[np.int64], ends: NDArray[np.bool_]) 
 
 
 def _layers(ends: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
-    """Group sorted rows by their distance from the episode's end.
-
-    The nearest rows come first.
-    """
+    """Group sorted rows by their distance from the episode's end. The nearest rows come first."""
     if not len(ends):
         return []
     positions = np.arange(len(ends))
@@ -148,10 +141,7 @@ def make_samples(shards: Sequence[Shard], gamma: float, gae_lambda: float, *, no
 
 
 def explained_variance(samples: Samples) -> float | None:
-    """Return the share of the targets' variance that the old values explain.
-
-    None if the targets do not vary.
-    """
+    """Return the share of the targets' variance that the old values explain; None if the targets do not vary."""
     variance = float(samples.target.var(correction=0))
     if variance < 1e-12:
         return None
@@ -192,10 +182,7 @@ def prepare(
     *,
     normalise: bool = True,
 ) -> Samples:
-    """Return the shards' samples with advantages.
-
-    If the settings say so, samples are replaced by symmetric images. Raises ``UnfinishedEpisode``.
-    """
+    """Return the shards' samples with advantages, as symmetric images if set. Raises ``UnfinishedEpisode``."""
     samples = make_samples(shards, settings.gamma, settings.gae_lambda, normalise=normalise)
     if not settings.symmetries:
         return samples

@@ -35,10 +35,7 @@ from app.store import Checkpoint, Shard
 
 @dataclass(frozen=True, slots=True)
 class SearchMetrics:
-    """Means over one epoch; losses exclude their coefficients.
-
-    Policy loss, divergence and entropy are in nats.
-    """
+    """Means over one epoch; losses exclude their coefficients. Policy loss, divergence and entropy are in nats."""
 
     policy_loss: float  # cross-entropy of the searches' policies under the network
     value_loss: float  # mean squared error of the critic
@@ -68,10 +65,10 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
         seed=training.seed,
     )
 
-    def tell(epoch: int, metrics: SearchMetrics) -> None:
+    def report_epoch(epoch: int, metrics: SearchMetrics) -> None:
         training.progress(epoch, training.epochs, **asdict(metrics))
 
-    result = run_on_ranks(work, training.compute, report=tell)
+    result = run_on_ranks(work, training.compute, report=report_epoch)
     metrics = asdict(result.metrics) | {"replayed_rows": float(sum(shard.rows for shard in replayed))}
     return training.store(result.parameters, result.optimizer, metrics)
 
@@ -148,11 +145,11 @@ def draw(shards: Sequence[Shard], count: int, root_value_share: float, rng: np.r
     value alone. Raises ``UnfitData`` for rows without searches.
     """
     rows = np.array([shard.rows for shard in shards])
-    taken = rng.multinomial(count, rows / rows.sum())
+    counts = rng.multinomial(count, rows / rows.sum())
     parts = [
-        _drawn(shard, np.sort(rng.integers(0, shard.rows, wanted)), root_value_share)
-        for shard, wanted in zip(shards, taken.tolist(), strict=True)
-        if wanted
+        _search_samples(shard, np.sort(rng.integers(0, shard.rows, shard_count)), root_value_share)
+        for shard, shard_count in zip(shards, counts.tolist(), strict=True)
+        if shard_count
     ]
     return SearchSamples(
         obs=np.concatenate([part.obs for part in parts]),
@@ -162,7 +159,7 @@ def draw(shards: Sequence[Shard], count: int, root_value_share: float, rng: np.r
     )
 
 
-def _drawn(shard: Shard, rows: NDArray[np.int64], root_value_share: float) -> SearchSamples:
+def _search_samples(shard: Shard, rows: NDArray[np.int64], root_value_share: float) -> SearchSamples:
     if shard.policy is None:
         raise UnfitData(
             f"A shard of {shard.meta.worker} has no policies of searches.",

@@ -22,7 +22,7 @@ from torch import distributed
 from app.config import Compute
 from app.core import FlyballError, located
 from app.engine import child_environment, python_module
-from app.engine.guard import Ended, run_guarded
+from app.engine.guard import CommandEnd, run_guarded
 from app.learning.devices import require, resolve
 from app.learning.ranks import PeerLost, RankFailed, Ranks
 
@@ -67,7 +67,7 @@ def run_on_ranks(work: Callable[..., R], compute: Compute, *, report: Callable[[
     with TemporaryDirectory(prefix="flyball-training-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / WORK).write_bytes(pickle.dumps((work, compute)))
-        ended = run_guarded(_command(folder, compute.processes), ".", _environment(), on_line, asked=True)
+        ended = run_guarded(_command(folder, compute.processes), ".", _environment(), on_line, with_stdin=True)
         outcome = folder / OUTCOME
         if not outcome.exists():
             raise ProcessesLost(
@@ -81,15 +81,12 @@ def run_on_ranks(work: Callable[..., R], compute: Compute, *, report: Callable[[
     return result  # type: ignore[no-any-return]  # a pickle has no type
 
 
-def _cause(ended: Ended) -> str:
-    """Return how the first rank to fail, or torchrun itself, ended.
-
-    The source is torchrun's report.
-    """
+def _cause(ended: CommandEnd) -> str:
+    """Return how the first rank to fail, or torchrun itself, ended. The source is torchrun's report."""
     first = re.search(r"Root Cause.*?\brank +: (\d+).*?\bexitcode +: (-?\d+)", ended.errors, re.DOTALL)
     if first is None:
-        return f"torchrun {ended.described}"
-    return f"process {first[1]} {Ended(int(first[2]), '', '').described}"
+        return f"torchrun {ended.description}"
+    return f"process {first[1]} {CommandEnd(int(first[2]), '', '').description}"
 
 
 def _command(folder: Path, processes: int) -> tuple[str, ...]:
@@ -119,10 +116,7 @@ def _environment() -> dict[str, str]:
 
 
 def run_rank(folder: Path) -> None:
-    """Run the work as the rank that torchrun started.
-
-    Write its result or error. A rank ends without a result when another one is lost.
-    """
+    """Run the work as torchrun's rank; write its result or error, nothing if another rank is lost."""
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a user's network prints goes to stderr, because otherwise it would mix with the reports
     if (folder / OUTCOME).exists():
@@ -144,7 +138,7 @@ def run_rank(folder: Path) -> None:
         _write(folder, ranks, error)
         return
     except Exception as error:
-        _write(folder, ranks, _described(error, ranks))
+        _write(folder, ranks, _failure_text(error, ranks))
         raise  # torchrun then ends the other ranks, which may wait for this one
     if ranks.rank == 0:
         _write(folder, ranks, outcome)
@@ -152,10 +146,7 @@ def run_rank(folder: Path) -> None:
 
 
 def own_device(compute: Compute, rank: int) -> Compute:
-    """Return ``compute`` with a rank's own device.
-
-    Rank k gets the k-th GPU from the named one on, counted from 0; on a CPU all ranks share it.
-    """
+    """Return ``compute`` with a rank's own device: on GPUs the k-th from the named one on; one CPU for all."""
     device = resolve(compute.device)
     own = f"cuda:{(device.index or 0) + rank}" if device.type == "cuda" else "cpu"
     return compute.replace(device=own, processes=1)
@@ -174,7 +165,7 @@ def _join(folder: Path, compute: Compute, ranks: Ranks) -> None:
     )
 
 
-def _described(error: Exception, ranks: Ranks) -> RankFailed:
+def _failure_text(error: Exception, ranks: Ranks) -> RankFailed:
     return RankFailed(
         f"{type(error).__name__}: {located(error)} (process {ranks.rank} of {ranks.size})",
         hint="The base model stands. In a run, logs/training.stderr has the traceback.",

@@ -19,11 +19,7 @@ SQUEEZED, LEAST_SQUEEZED = 4, 8  # channels per unit of the squeezed layer; fewe
 
 
 class Tower(nn.Module):
-    """A 3 x 3 convolution and residual blocks under two heads.
-
-    A linear map of the scalars is added to each cell of the first layer, as a 1 x 1 convolution of constant planes
-    would do.
-    """
+    """A 3 x 3 convolution, with a linear map of the scalars added, and residual blocks, under two heads."""
 
     action_places: Tensor | None
 
@@ -41,8 +37,8 @@ class Tower(nn.Module):
         if settings.policy_head == PLANES:
             self.policy_planes = empty_conv(channels, channels, 1)
             self.policy_head = empty_conv(channels, shape.action_planes, 1)
-            given = np.zeros(shape.actions) if shape.action_places is None else shape.action_places
-            places = torch.from_numpy(given.astype(np.int32))
+            action_places = np.zeros(shape.actions) if shape.action_places is None else shape.action_places
+            places = torch.from_numpy(action_places.astype(np.int32))
         else:
             self.policy_planes = empty_conv(channels, POLICY_PLANES, 1)
             self.policy_head = empty_linear(POLICY_PLANES * cells, shape.actions)
@@ -53,20 +49,14 @@ class Tower(nn.Module):
         self.value_head = empty_linear(VALUE_UNITS, 1)
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw orthogonal weights; set biases to 0.
-
-        Gains are small where a block or the policy ends.
-        """
+        """Draw orthogonal weights; set biases to 0. Gains are small where a block or the policy ends."""
         gains = {"second": TRUNK_GAIN / len(self.blocks), "policy_head": POLICY_GAIN, "value_head": VALUE_GAIN}
         for name, layer in self.named_modules():
             if isinstance(layer, nn.Linear | nn.Conv2d):
                 draw(layer, gains.get(name.rpartition(".")[2], TRUNK_GAIN), generator)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits [N, A] and values [N] of observations [N, D].
-
-        Observations are floats. The logits are not masked.
-        """
+        """Return unmasked logits [N, A] and values [N] of floating-point observations [N, D]."""
         channels, height, width = self._planes
         size = channels * height * width
         planes = obs[:, :size].reshape(-1, channels, height, width)
@@ -87,18 +77,12 @@ class Tower(nn.Module):
 
 
 def at_places(planes: Tensor, places: Tensor) -> Tensor:
-    """Return the numbers [N, A] of planes at given places.
-
-    ``planes`` are [N, P, H, W]; ``places`` [A] are flat indices in the order H x W x P.
-    """
+    """Return the numbers [N, A] of planes [N, P, H, W] at ``places`` [A], flat indices in the order H x W x P."""
     return planes.permute(0, 2, 3, 1).flatten(1).index_select(1, places)
 
 
 class Block(nn.Module):
-    """Two 3 x 3 convolutions beside a shortcut.
-
-    With ``squeeze_excite``, also squeeze and excitation (Hu et al. 2018).
-    """
+    """Two 3 x 3 convolutions beside a shortcut, optionally with squeeze and excitation (Hu et al. 2018)."""
 
     def __init__(self, channels: int, squeeze_excite: bool) -> None:  # noqa: FBT001 - a setting
         super().__init__()

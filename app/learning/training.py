@@ -20,7 +20,7 @@ from app.engine import JsonObject, Report
 from app.events.payload import Metrics
 from app.games import open_table
 from app.learning.devices import decided, resolve
-from app.learning.network import Parameters, bytes_to_parameters, load_network, parameters_to_bytes, seen_shape
+from app.learning.network import Parameters, bytes_to_parameters, load_network, parameters_to_bytes, visible_shape
 from app.learning.samples import advantages
 from app.store import SHARDS, DamagedBlob, MissingBlob, Shard, get_checkpoint, get_shard, open_store, put_checkpoint
 
@@ -34,10 +34,7 @@ class UnfitModel(FlyballError):
 
 
 class DiscardedUpdate(FlyballError):
-    """An update that must be discarded.
-
-    Its trainer says so, or one of its numbers is NaN or infinity.
-    """
+    """An update that must be discarded: its trainer says so, or one of its numbers is NaN or infinity."""
 
 
 class BadProgress(FlyballError):
@@ -67,10 +64,7 @@ class TrainSpec(Compute):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """R decisions of self-play to learn from; D features, A actions.
-
-    The rows of a seat in a game are an episode; sort by ``game``, ``seat`` and ``step`` to get them in order.
-    """
+    """R decisions to learn from; D features, A actions. Sorted by ``game``, ``seat``, ``step`` they form episodes."""
 
     obs: NDArray[np.generic]  # [R, D] uint8 or float32
     mask: NDArray[np.bool_]  # [R, A] legal actions; a mask also where the shards hold lists of legal actions
@@ -120,26 +114,26 @@ class Training:
         self._begun = perf_counter()
         self._report = report
         self._epoch = 0
-        wanted = TrainSpec.model_validate(spec)
-        self._store = open_store(wanted.store)
-        self.config, self.options = wanted.config, wanted.config.options
-        self.seed, self.step = wanted.seed, wanted.step
-        self.learning_rate, self.epochs = wanted.learning_rate, wanted.epochs
-        self.compute, self.device = decided(wanted, wanted.config.backend), resolve(wanted.device)
-        self.settings_folder = Path(wanted.settings_folder)
-        self.base = get_checkpoint(self._store, wanted.base_model, optimizer=True)
-        self.shards = [get_shard(self._store, key) for key in wanted.shards]
-        self._replayed = wanted.replayed
-        self.game = open_table(wanted.config, slots=0).spec
+        arguments = TrainSpec.model_validate(spec)
+        self._store = open_store(arguments.store)
+        self.config, self.options = arguments.config, arguments.config.options
+        self.seed, self.step = arguments.seed, arguments.step
+        self.learning_rate, self.epochs = arguments.learning_rate, arguments.epochs
+        self.compute, self.device = decided(arguments, arguments.config.backend), resolve(arguments.device)
+        self.settings_folder = Path(arguments.settings_folder)
+        self.base = get_checkpoint(self._store, arguments.base_model, optimizer=True)
+        self.shards = [get_shard(self._store, key) for key in arguments.shards]
+        self._replayed = arguments.replayed
+        self.game = open_table(arguments.config, slots=0).spec
         self._check()
 
     def _check(self) -> None:
         manifest, key, network = self.base.manifest, self.config.key, self.config.network
-        found = manifest.config_key, manifest.step, manifest.network, manifest.shape
-        expected = key, self.step, network, seen_shape(network, self.game.shape)
-        if found != expected:
+        actual = manifest.config_key, manifest.step, manifest.network, manifest.shape
+        expected = key, self.step, network, visible_shape(network, self.game.shape)
+        if actual != expected:
             raise UnfitData(
-                f"Model {self.base.model} is {found}, not {expected}.",
+                f"Model {self.base.model} is {actual}, not {expected}.",
                 hint="Ask for the model's own configuration and step; with another network, begin a new run.",
             )
         played = key, self.game.rules_version, self.game.observation_size, self.game.actions
@@ -152,10 +146,7 @@ class Training:
                 )
 
     def replayed(self) -> list[Shard]:
-        """Return the usable shards of earlier trainings.
-
-        Shards that are missing, damaged or of other rules are left out.
-        """
+        """Return the shards of earlier trainings, except those that are missing, damaged or of other rules."""
         shards = []
         for key in self._replayed:
             try:
@@ -191,10 +182,7 @@ class Training:
         return {name: tensor.to(self.device) for name, tensor in bytes_to_parameters(self.base.parameters).items()}
 
     def network(self) -> nn.Module:
-        """Return a network with the base model's parameters, on ``device``.
-
-        The network maps observations to logits and values.
-        """
+        """Return a network with the base model's parameters, from observations to logits and values, on ``device``."""
         return load_network(self.config.network, self.base.manifest.shape, self.parameters()).to(self.device)
 
     def progress(self, epoch: int, epochs: int, /, **metrics: float) -> None:
@@ -211,10 +199,7 @@ class Training:
         self._report({"epoch": epoch, "epochs": epochs, "metrics": _checked_metrics(metrics)})
 
     def discard(self, reason: str) -> NoReturn:
-        """Discard a diverged update, always raising ``DiscardedUpdate``.
-
-        The base model stays.
-        """
+        """Discard a diverged update, always raising ``DiscardedUpdate``. The base model stays."""
         raise DiscardedUpdate(f"The trainer discarded its update: {reason}", hint="The base model stands.")
 
     def finish(self, parameters: Mapping[str, Tensor | NDArray[np.generic]], /, **metrics: float) -> JsonObject:
@@ -273,10 +258,10 @@ def _fitting(parameters: Mapping[str, Tensor | NDArray[np.generic]], base: Param
         )
     tensors = {name: _tensor(name, value) for name, value in parameters.items()}
     for name, tensor in tensors.items():
-        found, wanted = (tuple(tensor.shape), tensor.dtype), (tuple(base[name].shape), base[name].dtype)
-        if found != wanted:
+        actual, expected = (tuple(tensor.shape), tensor.dtype), (tuple(base[name].shape), base[name].dtype)
+        if actual != expected:
             raise UnfitModel(
-                f"{name} is {_named(*found)}, not {_named(*wanted)}.",
+                f"{name} is {_shape_text(*actual)}, not {_shape_text(*expected)}.",
                 hint="A trained model has the shapes and types of its base; convert it before you return it.",
             )
         if not tensor.isfinite().all():
@@ -291,5 +276,5 @@ def _tensor(name: str, value: Tensor | NDArray[np.generic]) -> Tensor:
         raise UnfitModel(f"{name} is not a tensor ({error}).", hint="Return tensors or arrays of numbers.") from error
 
 
-def _named(shape: tuple[int, ...], dtype: torch.dtype) -> str:
+def _shape_text(shape: tuple[int, ...], dtype: torch.dtype) -> str:
     return f"{str(dtype).removeprefix('torch.')} {list(shape)}"

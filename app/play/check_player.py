@@ -32,30 +32,27 @@ def check_player(name: str, config: GameConfig, compute: Compute = CPU) -> list[
     engine, after a restart. Then it plays some whole games.
     """
     if name not in config.bots:
-        known = ", ".join(config.bots) or "none"
-        return [Finding("settings", f"{config.key} has no bot {name!r} of its own.", f"There are: {known}.")]
+        names = ", ".join(config.bots) or "none"
+        return [Finding("settings", f"{config.key} has no bot {name!r} of its own.", f"There are: {names}.")]
     where = "load"
     try:
-        player, other = (_loaded(name, config, compute) for _ in range(2))
+        player, other = (_load(name, config, compute) for _ in range(2))
         turn, points = _turn(config, POSITIONS)
         where = "moves"
-        found = list(_differences(player, other, turn, points))
+        findings = list(_differences(player, other, turn, points))
         if not isinstance(player, DecidingPlayer):
             where = "forward"
-            found += _probabilities(player, turn)
+            findings += _probabilities(player, turn)
         where = "games"
         _play(config, player, GAMES)
     except FlyballError as error:
         return [Finding(where, error.message, error.hint)]
-    return found
+    return findings
 
 
 def measure_player(name: str, config: GameConfig, compute: Compute = CPU, games: int = GAMES) -> dict[str, float]:
-    """Return a player's ``moves_per_second`` in one batch, and its ``score_against_random``.
-
-    Raises whatever the player raises.
-    """
-    player = _loaded(name, config, compute)
+    """Return a player's ``moves_per_second`` in one batch, and its ``score_against_random``; raises as the player."""
+    player = _load(name, config, compute)
     turn, points = _turn(config, POSITIONS)
     _moves(player, turn, points)  # not timed, because an engine starts at its first move
     began = perf_counter()
@@ -64,15 +61,12 @@ def measure_player(name: str, config: GameConfig, compute: Compute = CPU, games:
     return {"moves_per_second": POSITIONS / seconds, "score_against_random": _play(config, player, games)}
 
 
-def _loaded(name: str, config: GameConfig, compute: Compute) -> Player:
+def _load(name: str, config: GameConfig, compute: Compute) -> Player:
     return load_player(MemoryStore(), name, open_table(config, 0).spec, compute, config)
 
 
 def _turn(config: GameConfig, count: int) -> tuple[Turn, Points]:
-    """Return positions of random games; slot k is k decisions deep.
-
-    In short games, a slot may be less deep: a finished game begins again.
-    """
+    """Return positions of random games; slot k is k decisions deep, or less, as finished games begin again."""
     table, slots = open_table(config, count), np.arange(count)
     table.reset(slots, slots.tolist())
     for depth in range(count - 1):
@@ -139,10 +133,7 @@ def _probabilities(player: PolicyPlayer, turn: Turn) -> Iterator[Finding]:
 
 
 def _play(config: GameConfig, player: Player, games: int) -> float:
-    """Play whole games against the random bot; return the mean score.
-
-    The player takes every seat in turn.
-    """
+    """Play whole games against the random bot; return the mean score. The player takes every seat in turn."""
     plan = MatchPlan(max(games, config.players), SEED, config.evaluation.temperature, config.evaluation.opening_plies)
     scores = play_match(config, player, RandomPlayer(), plan).scores
     return float(np.mean(scores))

@@ -9,7 +9,7 @@ from time import perf_counter
 from weakref import finalize
 
 from app.core.sizes import size_text
-from app.engine.guard import Guarded, command_environment
+from app.engine.guard import GuardedCommand, command_environment
 from app.play.engine_protocols import EngineFault, Exchange
 
 _MOST_BYTES = 1 << 24
@@ -19,7 +19,7 @@ _MOST_BYTES = 1 << 24
 class EngineProcess:
     """A started engine process, killed when this object or our process ends.
 
-    See ``Guarded``.
+    See ``GuardedCommand``.
 
     Args:
         command: the program and its arguments.
@@ -28,7 +28,7 @@ class EngineProcess:
     """
 
     def __init__(self, command: Sequence[str], folder: str, answer_seconds: float) -> None:
-        self._running = Guarded(command, folder, command_environment(), asked=True)
+        self._running = GuardedCommand(command, folder, command_environment(), with_stdin=True)
         self._seconds = answer_seconds
         self._read: deque[str] = deque()  # lines received after the last answer
         self._rest = b""  # the beginning of the next line
@@ -36,10 +36,7 @@ class EngineProcess:
         """Kill the process; return how it ended, or None when called again."""
 
     def exchange(self, exchange: Exchange) -> str:
-        """Write commands, and return the content of the answer.
-
-        Raises ``EngineFault``. The caller must then end the process.
-        """
+        """Write commands, and return the content of the answer. ``EngineFault``: the caller must end the process."""
         assert self._running.stdin is not None
         with suppress(BrokenPipeError):  # the process ended: reading from it shows how
             self._running.stdin.write("".join(f"{command}\n" for command in exchange.commands).encode())
@@ -50,13 +47,10 @@ class EngineProcess:
             if line.split()[0] in exchange.last:
                 return exchange.read(lines)
         ended = self.end()
-        raise EngineFault(f"it {ended.described if ended else 'has ended'}")
+        raise EngineFault(f"it {ended.description if ended else 'has ended'}")
 
     def _lines(self, command: str) -> Iterator[str]:
-        """Iterate over non-empty lines until the process ends.
-
-        Raises ``EngineFault`` if the answer takes too long or is too large.
-        """
+        """Iterate over non-empty lines until the process ends. Raises ``EngineFault`` for late or too large answers."""
         source, deadline, read = self._running.stdout.fileno(), perf_counter() + self._seconds, 0
         while True:
             while self._read:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from app.config import BotSettings, EngineProtocol
 from app.core import FlyballError
-from app.games.notation import Position
+from app.games.notation import EnginePosition
 
 RESIGNED = "resign"
 """The move of an engine that resigns."""
@@ -37,40 +37,33 @@ class EngineSpeech(Protocol):
         """The exchanges that follow an engine's start."""
         ...
 
-    def question(self, position: Position, point: float) -> Exchange:
-        """Return the exchange that asks for a move.
-
-        ``point`` in [0, 1) seeds the engine's own random choices, if the protocol has a command for it.
-        """
+    def question(self, position: EnginePosition, point: float) -> Exchange:
+        """Return the exchange that asks for a move; ``point`` in [0, 1) seeds the engine, if the protocol can."""
         ...
 
 
 class Gtp:
-    """Go Text Protocol; ``game`` holds the game's options.
-
-    Commands and their answers are numbered.
-    """
+    """Go Text Protocol; ``game`` holds the game's options. Commands and their answers are numbered."""
 
     def __init__(self, settings: BotSettings, game: Mapping[str, Any]) -> None:
         self._board: tuple[str, ...] = (f"boardsize {game['board_size']}", "clear_board", f"komi {game['komi']:g}")
         if settings.seconds is not None:
             self._board += (f"time_settings 0 {ceil(settings.seconds)} 1",)
         options = (f"{name} {_written(value)}" for name, value in settings.options.items())
-        self.start = (_numbered(("protocol_version", *options)),)
+        self.start = (_numbered_exchange(("protocol_version", *options)),)
 
-    def question(self, position: Position, point: float) -> Exchange:
+    def question(self, position: EnginePosition, point: float) -> Exchange:
         """See ``EngineSpeech.question``."""
         played = [f"play {'bw'[number % 2]} {move}" for number, move in enumerate(position.moves)]
-        asked = f"genmove {'bw'[len(played) % 2]}"
+        request = f"genmove {'bw'[len(played) % 2]}"
         # The engine may refuse the seed command, because it is common but not part of the standard.
-        return _numbered((f"set_random_seed {int(point * 2**31)}", *self._board, *played, asked), may_refuse=1)
+        return _numbered_exchange(
+            (f"set_random_seed {int(point * 2**31)}", *self._board, *played, request), may_refuse=1
+        )
 
 
-def _numbered(commands: tuple[str, ...], may_refuse: int = 0) -> Exchange:
-    """Return an exchange of GTP commands, numbered from 1.
-
-    The engine may refuse the first ``may_refuse`` of them.
-    """
+def _numbered_exchange(commands: tuple[str, ...], may_refuse: int = 0) -> Exchange:
+    """Return an exchange of GTP commands, numbered from 1. The engine may refuse the first ``may_refuse`` of them."""
 
     def read(lines: Sequence[str]) -> str:
         for line in lines:
@@ -108,21 +101,18 @@ class Uci:
         """Return the time limit for one move."""
         return f"movetime {ceil(1000 * seconds)}"
 
-    def question(self, position: Position, point: float) -> Exchange:  # noqa: ARG002 - engines draw by themselves
+    def question(self, position: EnginePosition, point: float) -> Exchange:  # noqa: ARG002 - engines draw by themselves
         """See ``EngineSpeech.question``."""
         moves = f" moves {' '.join(position.moves)}" if position.moves else ""
         commands = (self.new_game, f"position startpos{moves}", f"go {self._limits}")
         return Exchange(commands, ("bestmove",), _best_move)
 
     def _check_options(self, lines: Sequence[str]) -> str:
-        """Raise ``EngineFault`` for an option that the engine lacks.
-
-        An engine would ignore an unknown option.
-        """
-        known = [line.split(" type ")[0].removeprefix("option name ") for line in lines if line.startswith("option ")]
-        unknown = {name.lower() for name in self._options} - {name.lower() for name in known}
+        """Raise ``EngineFault`` for an option that the engine lacks. An engine would ignore an unknown option."""
+        offered = [line.split(" type ")[0].removeprefix("option name ") for line in lines if line.startswith("option ")]
+        unknown = {name.lower() for name in self._options} - {name.lower() for name in offered}
         if unknown:
-            raise EngineFault(f"it has no option {min(unknown)!r}, but {', '.join(known) or 'none'}")
+            raise EngineFault(f"it has no option {min(unknown)!r}, but {', '.join(offered) or 'none'}")
         return lines[-1]
 
 

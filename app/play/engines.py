@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from app.config import BotSettings, GameConfig
 from app.core import FlyballError
 from app.engine.guard import find_program
-from app.games.notation import Position, notation_of
+from app.games.notation import EnginePosition, notation_of
 from app.play.engine_process import EngineProcess
 from app.play.engine_protocols import RESIGNED, SPEECHES, EngineFault
 from app.play.own_players import DecidingPlayer, Turn
@@ -45,10 +45,7 @@ class EnginePlayer(DecidingPlayer):
             )
 
     def decide(self, turn: Turn, points: NDArray[np.float64]) -> NDArray[np.int32]:
-        """See ``DecidingPlayer.decide``.
-
-        The engine is asked about one position after another.
-        """
+        """See ``DecidingPlayer.decide``. The engine is asked about one position after another."""
         with self._lock:
             moves = [
                 self._move(self._notation.position(turn.table.history(slot)), point)
@@ -56,15 +53,12 @@ class EnginePlayer(DecidingPlayer):
             ]
         return np.array(moves, dtype=np.int32)
 
-    def _move(self, position: Position, point: float) -> int:
-        """Return the engine's move.
-
-        Raises ``EngineFailed`` after ``ATTEMPTS`` faults in a row.
-        """
+    def _move(self, position: EnginePosition, point: float) -> int:
+        """Return the engine's move. Raises ``EngineFailed`` after ``ATTEMPTS`` consecutive faults."""
         faults: list[str] = []
         while len(faults) < ATTEMPTS:
             try:
-                return self._asked(position, point)
+                return self._ask_engine(position, point)
             except EngineFault as fault:
                 faults.append(fault.message)
                 self.close()
@@ -77,7 +71,7 @@ class EnginePlayer(DecidingPlayer):
             hint=f"Try it by hand: {command}",
         )
 
-    def _asked(self, position: Position, point: float) -> int:
+    def _ask_engine(self, position: EnginePosition, point: float) -> int:
         if self._process is None:
             settings = self._settings
             self._process = EngineProcess(settings.command or (), self._folder, settings.answer_seconds)

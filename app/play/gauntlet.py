@@ -61,29 +61,26 @@ def plan_gauntlet(
 
     def games(role: str, player: str) -> int:
         if role in (CHAMPION, NEWEST_ANCHOR):
-            wanted = settings.model_games
+            count = settings.model_games
         elif player in saturated:
-            wanted = settings.saturated_games
+            count = settings.saturated_games
         else:
-            wanted = settings.random_games if role == RANDOM else settings.anchor_games
-        return _rotated(wanted, players)
+            count = settings.random_games if role == RANDOM else settings.anchor_games
+        return _whole_rotations(count, players)
 
     ordered = sorted(set(builtins), key=lambda name: (name != RANDOM, name))
     opponents = [Opponent(name=name, kind=name, games=games(name, name)) for name in ordered]
-    seen = {model}
+    models = {model}
     for name, candidate in candidates:
-        if candidate is not None and candidate not in seen:
-            seen.add(candidate)
+        if candidate is not None and candidate not in models:
+            models.add(candidate)
             opponents.append(Opponent(name=name, kind=MODEL, model=candidate, games=games(name, candidate)))
     return tuple(opponents)
 
 
 def plan_matches(players: Iterable[str], games: int, config: GameConfig) -> tuple[Opponent, ...]:
-    """Return ``players`` as opponents, with games rounded up to whole rotations.
-
-    ``players`` are model hashes or bots' names.
-    """
-    rotated = _rotated(games, config.players)
+    """Return ``players``, models by hash or bots by name, as opponents for ``games`` rounded up to whole rotations."""
+    rotated = _whole_rotations(games, config.players)
     return tuple(
         Opponent(name=f"{MEMBER}{number}", kind=MODEL, model=ModelHash(name), games=rotated)
         if is_model(name)
@@ -92,7 +89,7 @@ def plan_matches(players: Iterable[str], games: int, config: GameConfig) -> tupl
     )
 
 
-def _rotated(games: int, players: int) -> int:
+def _whole_rotations(games: int, players: int) -> int:
     return -(-games // players) * players
 
 
@@ -101,10 +98,7 @@ class NothingPlayed(FlyballError):
 
 
 class GameBatch(Settings):
-    """Consecutive games of one match, in whole rotations.
-
-    ``first`` is the number of the first game.
-    """
+    """Consecutive games of one match, in whole rotations. ``first`` is the number of the first game."""
 
     opponent: Opponent
     first: int = Field(ge=0)
@@ -148,10 +142,7 @@ class OpponentResult(MatchStatistics):
 
 
 class GauntletResult(Settings):
-    """Results by opponent, in the order requested.
-
-    Opponents without a played batch are missing.
-    """
+    """Results by opponent, in the order requested. Opponents without a played batch are missing."""
 
     results: tuple[OpponentResult, ...] = Field(min_length=1)
     lost_games: int = Field(default=0, ge=0, description="that were planned and could not be played")
@@ -189,10 +180,7 @@ class GauntletSpec(_ModelSpec):
         return tuple(spec.model_dump(mode="json") for spec in specs)
 
     def gather(self, parts: Sequence[Mapping[str, Any] | FlyballError]) -> GauntletResult:
-        """Merge the batches' results. Raises ``NothingPlayed``.
-
-        ``parts`` has, for each batch, its result or the error that lost it.
-        """
+        """Merge ``parts``: each batch's result, or the error that lost it. Raises ``NothingPlayed``."""
         played, seats = dict[Opponent, MatchGames](), self.config.players
         lost, last, seconds = 0, None, 0.0
         for batch, part in zip(self.batches, parts, strict=True):

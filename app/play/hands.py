@@ -30,10 +30,7 @@ Floats = NDArray[np.float64]
 
 
 class HandResults(Columns):
-    """Results of a policy's hands, P for each deal.
-
-    In the hands of a deal, the policy sits in seats 0, 1 … P - 1.
-    """
+    """Results of a policy's hands, P for each deal. In the hands of a deal, the policy sits in seats 0, 1 … P - 1."""
 
     points: tuple[float, ...] = ()
     win_shares: tuple[float, ...] = Field(default=(), description="1 for the fewest points alone, else the part of it")
@@ -50,10 +47,7 @@ class Side(Settings):
 
 
 class PairedStatistics(Settings):
-    """Comparison of a hero and a reference on the same deals.
-
-    A negative difference favours the hero.
-    """
+    """Comparison of a hero and a reference on the same deals. A negative difference favours the hero."""
 
     hands: int = Field(ge=4, description="of each of the two")
     deals: int = Field(ge=2)
@@ -67,19 +61,13 @@ class PairedStatistics(Settings):
 
 
 def win_shares(points: NDArray[Any]) -> Floats:
-    """Return each seat's share of the win [G, P].
-
-    The fewest ``points`` [G, P] win; a tie splits the win.
-    """
+    """Return each seat's share of the win [G, P]. The fewest ``points`` [G, P] win; a tie splits the win."""
     best = points == points.min(axis=1, keepdims=True)
     return np.asarray(best / best.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
 def compare_paired(hero: HandResults, reference: HandResults, players: int) -> PairedStatistics:
-    """Compare two policies on the same deals, P hands each.
-
-    The deals must be in the same order. Raises ``NoGames`` for fewer than two deals.
-    """
+    """Compare two policies on the same deals in the same order, P hands each. Raises ``NoGames`` below two deals."""
     deals = len(hero.points) // players
     if deals < 2 or len(hero.points) != len(reference.points):
         raise NoGames(
@@ -157,10 +145,7 @@ def play_hands(
 
 
 class HandsSpec(Compute):
-    """Arguments of ``hands``: deals of a policy against copies of another.
-
-    See ``load_player`` for the names of the policies.
-    """
+    """Arguments of ``hands``: deals of a policy against copies of another, named as in ``load_player``."""
 
     store: StoreName
     config: GameConfig
@@ -173,14 +158,13 @@ class HandsSpec(Compute):
 
 
 def hands(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of a ``HandsSpec``; return ``HandResults``.
-
-    Raises as ``play_hands`` and ``load_player``.
-    """
-    asked = HandsSpec.model_validate(spec)
-    store, game, seats = open_store(asked.store), open_table(asked.config, 0).spec, asked.config.players
-    policy, others = (PLAYERS.load(store, name, game, asked, asked.config) for name in (asked.policy, asked.others))
-    plan = MatchPlan(asked.deals * seats, asked.seed, asked.temperature, first=asked.first * seats)
-    results = play_hands(asked.config, policy, others, plan, games_at_once(asked.device, IN_FLIGHT))
+    """Run the job of a ``HandsSpec``; return ``HandResults``. Raises as ``play_hands`` and ``load_player``."""
+    arguments = HandsSpec.model_validate(spec)
+    store, config = open_store(arguments.store), arguments.config
+    game, seats = open_table(config, 0).spec, config.players
+    policy = PLAYERS.load(store, arguments.policy, game, arguments, config)
+    others = PLAYERS.load(store, arguments.others, game, arguments, config)
+    plan = MatchPlan(arguments.deals * seats, arguments.seed, arguments.temperature, first=arguments.first * seats)
+    results = play_hands(config, policy, others, plan, games_at_once(arguments.device, IN_FLIGHT))
     report({"hands": len(results.points)})
     return results.model_dump(mode="json")

@@ -110,10 +110,7 @@ class QualityScore(Settings):
 
 
 class InspectionResult(QualityScore):
-    """Result of an inspection.
-
-    A shard with failures must not be trained on, whatever its score.
-    """
+    """Result of an inspection. A shard with failures must not be trained on, whatever its score."""
 
     statistics: ShardStatistics
     checked: int = Field(description="games played again")
@@ -135,10 +132,7 @@ def inspect(spec: JsonObject, report: Report) -> JsonObject:
 
 
 def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> InspectionResult:
-    """Inspect a shard of ``store``. Raises as ``inspect``.
-
-    The store named in the spec is not opened.
-    """
+    """Inspect a shard of ``store``. Raises as ``inspect``. The store named in the spec is not opened."""
     if spec.shard in spec.earlier:
         raise RepeatedShard(
             f"Shard {spec.shard} was delivered before, for another request.",
@@ -149,9 +143,9 @@ def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> Inspec
     claimed = shard.meta.config_key, shard.meta.rules_version, shard.meta.model
     expected = spec.config.key, rules, spec.model
     if claimed != expected:
-        found, wanted = (f"{key} under {version} by {model[:8]}" for key, version, model in (claimed, expected))
+        texts = [f"{key} under {version} by {model[:8]}" for key, version, model in (claimed, expected)]
         raise ForeignShard(
-            f"Shard {spec.shard} is of {found}, not of {wanted}.",
+            f"Shard {spec.shard} is of {texts[0]}, not of {texts[1]}.",
             hint="Leave it out, and play fresh games under the rules installed here.",
         )
     _check_repetition(store, shard, spec.earlier[-COMPARED:])
@@ -169,10 +163,7 @@ def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> Inspec
 
 
 def _check_repetition(store: BlobStore, shard: Shard, earlier: Sequence[ShardKey]) -> None:
-    """Raise ``RepeatedShard`` for a copy of earlier shards.
-
-    Missing and damaged earlier shards are skipped.
-    """
+    """Raise ``RepeatedShard`` for a copy of earlier shards. Missing and damaged earlier shards are skipped."""
     before = []
     for key in earlier:
         try:
@@ -183,10 +174,11 @@ def _check_repetition(store: BlobStore, shard: Shard, earlier: Sequence[ShardKey
     log_probs = np.bincount(shard.game, weights=shard.log_prob, minlength=shard.games).astype(np.float64)
     evidence = repetition_evidence(games, log_probs, before)
     if evidence >= CERTAIN:
-        known = {game for other in before for game in other}
+        earlier_games = {game for other in before for game in other}
+        repeated = sum(game in earlier_games for game in games)
         raise RepeatedShard(
-            f"{sum(game in known for game in games)} of {len(games)} games are those of earlier shards, too many to be "
-            f"chance (evidence {evidence:.0f} nats, {CERTAIN:.0f} is certain).",
+            f"{repeated} of {len(games)} games are those of earlier shards, too many to be chance (evidence "
+            f"{evidence:.0f} nats, {CERTAIN:.0f} is certain).",
             hint="Find out why a worker plays the same games again: do its requests have the same seed?",
         )
 
@@ -197,25 +189,22 @@ def repetition_evidence(games: Games, log_probs: NDArray[np.float64], earlier: S
     ``log_probs`` [G] are the games' log-probabilities under the policy that played them, nats. Without earlier games
     the evidence is 0.
     """
-    known = Counter(game for shard in earlier for game in shard)
-    if not known:
+    counts = Counter(game for shard in earlier for game in shard)
+    if not counts:
         return 0.0
-    total = known.total()
+    total = counts.total()
 
     def evidence(copied: Sequence[float]) -> float:
-        """Return the log-likelihood ratio of one kind of copying.
-
-        It is the log of the product of 1/2 + 1/2 ``copied`` / p over all games.
-        """
+        """Return the log of the product over all games of 1/2 + 1/2 ``copied`` / p, for one kind of copying."""
         with np.errstate(divide="ignore"):  # the log of 0 is -inf, as it should be
             surplus = np.log(np.array(copied, dtype=np.float64)) - log_probs
         return float((np.logaddexp(0.0, surplus) - log(2)).sum())
 
-    bag = evidence([known[game] / total for game in games])
-    places = [[*shard, *[b""] * len(games)] for shard in earlier]
-    in_place = [evidence([game == there for game, there in zip(games, place, strict=False)]) for place in places]
+    bag = evidence([counts[game] / total for game in games])
+    padded = [[*shard, *[b""] * len(games)] for shard in earlier]
+    in_order = [evidence([game == copied for game, copied in zip(games, shard, strict=False)]) for shard in padded]
     weights = [log(1 / 2)] + [log(1 / 2 / len(earlier))] * len(earlier)
-    return float(np.logaddexp.reduce(np.add(weights, [bag, *in_place])))
+    return float(np.logaddexp.reduce(np.add(weights, [bag, *in_order])))
 
 
 def shard_statistics(shard: Shard) -> ShardStatistics:
@@ -255,16 +244,13 @@ def _reachable(shard: Shard, freedom: NDArray[np.float64]) -> tuple[float, float
     begun = np.maximum.accumulate(np.where(first, rows, 0))
     own = np.maximum(0, before - before[begun])  # of the seat's earlier decisions
     played = np.bincount(shard.game, minlength=shard.games) > 0
-    whole = np.bincount(shard.game, weights=freedom, minlength=shard.games)[played]
+    game_freedom = np.bincount(shard.game, weights=freedom, minlength=shard.games)[played]
     positions = np.bincount(shard.game, weights=np.exp(np.minimum(own, MOST_LOG)), minlength=shard.games)[played]
-    return float(np.exp(np.minimum(whole, MOST_LOG)).mean()), float(positions.mean())
+    return float(np.exp(np.minimum(game_freedom, MOST_LOG)).mean()), float(positions.mean())
 
 
 def quality_score(counted: ShardStatistics) -> QualityScore:
-    """Score a shard from its statistics.
-
-    See the module's docstring for the formula.
-    """
+    """Score a shard from its statistics. See the module's docstring for the formula."""
     results = [count for count in (*counted.wins, counted.drawn_games) if count]
     finished = sum(results)
     balance = -sum(n / finished * log(n / finished) for n in results) if finished else ENOUGH_BALANCE
@@ -320,16 +306,13 @@ def game_record(shard: Shard, game: int) -> GameRecord:
 
 def _differences(shard: Shard, checker: Checker, games: NDArray[np.int64]) -> Iterator[str]:
     for game in games.tolist():
-        found = [*checker.failures(game_record(shard, game)), *_rewards(shard, game)]
-        if found:
-            yield f"game {game}: {found[0]}"
+        differences = [*checker.failures(game_record(shard, game)), *_rewards(shard, game)]
+        if differences:
+            yield f"game {game}: {differences[0]}"
 
 
 def _rewards(shard: Shard, game: int) -> Iterator[str]:
-    """Yield a failure for each seat whose rewards miss its outcome.
-
-    A seat's rewards must sum to its outcome.
-    """
+    """Yield a failure for each seat whose rewards miss its outcome. A seat's rewards must sum to its outcome."""
     for seat in np.unique(shard.seat[shard.game == game]).tolist():
         rows = (shard.game == game) & (shard.seat == seat)
         total, outcome = float(shard.reward[rows].sum()), float(shard.returns[game, seat])

@@ -26,18 +26,12 @@ class NoJudge(FlyballError):
 
 
 def load_player_or_judge(store: BlobStore, name: str, spec: TableSpec, compute: Compute, config: GameConfig) -> Player:
-    """Return a player for an operator's evaluation, or a judge.
-
-    Raises as ``load_judge`` and ``load_player``.
-    """
+    """Return a player for an operator's evaluation, or a judge. Raises as ``load_judge`` and ``load_player``."""
     return load_judge(name, config) if is_judge(name) else PLAYERS.load(store, name, spec, compute, config)
 
 
 def load_judge(name: str, config: GameConfig) -> DecidingPlayer:
-    """Return the judge called ``solver`` or ``mcts:N``.
-
-    Raises ``NoSolver``, ``NoJudge`` or ``UnknownGame``.
-    """
+    """Return the judge called ``solver`` or ``mcts:N``. Raises ``NoSolver``, ``NoJudge`` or ``UnknownGame``."""
     kind, _, playouts = name.partition(":")
     if name == SOLVER:
         return SolverPlayer(config)
@@ -50,10 +44,7 @@ def load_judge(name: str, config: GameConfig) -> DecidingPlayer:
 
 
 class SolverPlayer(DecidingPlayer):
-    """Plays a random optimal move. Raises ``NoSolver``.
-
-    Optimal moves keep the position's value under perfect play; all of them are equally probable.
-    """
+    """Plays a random move among those that keep the position's value under perfect play. Raises ``NoSolver``."""
 
     def __init__(self, config: GameConfig) -> None:
         self._solver = solver_for(config)
@@ -68,10 +59,7 @@ class SolverPlayer(DecidingPlayer):
 
 
 class MctsPlayer(DecidingPlayer):
-    """Plays by Monte Carlo tree search. Raises ``UnknownGame``.
-
-    Each move starts a new tree.
-    """
+    """Plays by Monte Carlo tree search. Raises ``UnknownGame``. Each move starts a new tree."""
 
     def __init__(self, playouts: int, config: GameConfig) -> None:
         self._search = tree_search(config, playouts)

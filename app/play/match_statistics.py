@@ -28,10 +28,7 @@ class Columns(Settings):
     """Base of results that are stored in columns: tuples of equal length."""
 
     def plus(self, later: Self) -> Self:
-        """Return these columns followed by those of ``later``.
-
-        ``later`` must begin with a new rotation.
-        """
+        """Return these columns followed by those of ``later``. ``later`` must begin with a new rotation."""
         return self.replace(**{name: getattr(self, name) + getattr(later, name) for name in type(self).model_fields})
 
 
@@ -151,10 +148,7 @@ def match_games(
 
 
 def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
-    """Return the statistics of a match.
-
-    Raises ``NoGames`` for a match without games.
-    """
+    """Return the statistics of a match. Raises ``NoGames`` for a match without games."""
     if not games.scores:
         raise NoGames("A match of 0 games has no statistics.", hint="Play at least one game.")
     count = {verdict: games.verdicts.count(verdict) for verdict in get_args(Verdict)}
@@ -181,10 +175,7 @@ def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
 
 
 def _mean(values: NDArray[np.float64], players: int) -> tuple[float, float | None, float]:
-    """Return the mean of games' values, its standard error over rotations, and its 95% half-width.
-
-    With fewer than two rotations the error is unknown, and the half-width is infinite.
-    """
+    """Return the mean of games' values, its error over rotations, and half its 95% interval (infinite below two)."""
     means = _by_rotation(values, players).mean(axis=1)
     if len(means) < 2:
         return float(values.mean()), None, inf
@@ -213,10 +204,7 @@ def count_rotations(scores: NDArray[np.float64], players: int) -> tuple[int, ...
 
 
 def grade_rotations(scores: NDArray[np.float64], players: int) -> GradedScores | None:
-    """Return the moments of the rotations' scores; None without a whole rotation.
-
-    ``scores`` [G] are from ``game_scores``. An incomplete rotation is left out.
-    """
+    """Return the moments of whole rotations' scores, from those of games [G]; None without a whole rotation."""
     means = _by_rotation(scores, players).mean(axis=1)
     if not len(means):
         return None
@@ -232,10 +220,7 @@ def _are_half_points(scores: NDArray[np.float64], players: int) -> bool:
 
 
 def seat_wins(returns: NDArray[np.float32], truncated: NDArray[np.bool_]) -> tuple[tuple[int, ...], int]:
-    """Return each seat's wins, and the number of games without one winner.
-
-    Of the games [G, P], only finished ones count. A win is the best result alone.
-    """
+    """Return each seat's wins (sole best results) in finished games [G, P], and the number of games without one."""
     best = returns == returns.max(axis=1, keepdims=True)
     alone = (best.sum(axis=1) == 1) & ~truncated
     wins = tuple(int(count) for count in best[alone].sum(axis=0))
@@ -249,10 +234,7 @@ def _by_rotation(scores: NDArray[np.float64], players: int) -> NDArray[np.float6
 
 
 def _apart(returns: NDArray[np.float32], heroes: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the outcomes of the hero and of the others.
-
-    Their shapes are [G, 1] and [G, P - 1].
-    """
+    """Return the outcomes of the hero [G, 1] and of the others [G, P - 1]."""
     games, players = returns.shape
     mine = np.arange(players)[None, :] == heroes[:, None]
     return returns[mine].reshape(games, 1), returns[~mine].reshape(games, players - 1)

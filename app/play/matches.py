@@ -46,10 +46,7 @@ class MatchPlan:
 def play_match(
     config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan, in_flight: int | None = None
 ) -> MatchGames:
-    """Play a match, or a part of it.
-
-    On a CPU the plan determines the games; on a GPU the plan and ``in_flight`` do.
-    """
+    """Play a match, or a part of it. On a CPU the plan determines the games; on a GPU the plan and ``in_flight`` do."""
     spec = open_table(config, 0).spec
     outcomes, heroes = play_rotations(config, hero, opponent, plan, in_flight=in_flight)
     return match_games(
@@ -129,14 +126,14 @@ def batch(spec: JsonObject, report: Report) -> JsonObject:
     Deterministic on a CPU, except ``seconds``. Raises ``MissingBlob``, ``DamagedBlob``, ``WrongModel``, ``UnknownGame``
     or ``MissingDevice``.
     """
-    began, asked = perf_counter(), BatchSpec.model_validate(spec)
-    config, part, name = asked.config, asked.batch, asked.batch.opponent.player
-    store, game = open_store(asked.store), open_table(config, 0).spec
-    load = load_player_or_judge if asked.judges else PLAYERS.load
-    hero, opponent = (load(store, player, game, asked, config) for player in (asked.model, name))
-    settings, seed = config.evaluation, derive_seed(asked.seed, "match", name)
+    began, arguments = perf_counter(), BatchSpec.model_validate(spec)
+    config, part, name = arguments.config, arguments.batch, arguments.batch.opponent.player
+    store, game = open_store(arguments.store), open_table(config, 0).spec
+    load = load_player_or_judge if arguments.judges else PLAYERS.load
+    hero, opponent = (load(store, player, game, arguments, config) for player in (arguments.model, name))
+    settings, seed = config.evaluation, derive_seed(arguments.seed, "match", name)
     plan = MatchPlan(part.games, seed, settings.temperature, settings.opening_plies, part.first)
-    games = play_match(config, hero, opponent, plan, games_at_once(asked.device, IN_FLIGHT))
+    games = play_match(config, hero, opponent, plan, games_at_once(arguments.device, IN_FLIGHT))
     result = BatchResult(games=games, seconds=perf_counter() - began)
     report({"opponent": part.opponent.name, "games": part.games})
     return result.model_dump(mode="json")
@@ -146,7 +143,7 @@ class EvaluationManager:
     """Plays gauntlets on an engine.
 
     A batch whose process dies, hangs or fails is tried again, then counted as lost. ``function`` is the job that plays
-    a batch; a backend of the user's own has another (``app.backends``).
+    a batch; a user-defined backend has another (``app.backends``).
     """
 
     def __init__(self, engine: Engine, function: str = "app.play.matches:batch") -> None:

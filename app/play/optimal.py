@@ -39,10 +39,7 @@ class Exercise(Settings):
 
 
 class OptimalShare(Settings):
-    """Shares of moves that were optimal.
-
-    ``all`` is over all positions, ``hard`` over those that are ``Exercise.hard``.
-    """
+    """Shares of moves that were optimal, over all positions and over those that are ``Exercise.hard``."""
 
     all: Rate
     hard: Rate | None  # None without hard positions
@@ -53,7 +50,7 @@ _VERSION = 1  # raised when the same arguments could give other positions
 
 
 def saved_positions(
-    config: GameConfig, count: int, seed: int, progress: Callable[[int], None] = lambda _found: None
+    config: GameConfig, count: int, seed: int, progress: Callable[[int], None] = lambda _count: None
 ) -> list[Exercise]:
     """Return ``draw_positions``, cached in a file in the user's cache folder.
 
@@ -75,36 +72,36 @@ def saved_positions(
 
 
 def draw_positions(
-    config: GameConfig, count: int, seed: int, progress: Callable[[int], None] = lambda _found: None
+    config: GameConfig, count: int, seed: int, progress: Callable[[int], None] = lambda _count: None
 ) -> list[Exercise]:
     """Return distinct positions in which legal moves differ in value.
 
     Random games reach them. Each number of moves within the solver's ``lengths`` has the same share of positions, as
-    far as there are enough. ``progress`` receives the number of positions found so far. Raises ``NoSolver`` or
+    far as there are enough. ``progress`` receives the number of positions so far. Raises ``NoSolver`` or
     ``TooFewPositions``.
     """
     solver, table = solver_for(config), open_table(config, _BATCH)
     fewest, most = solver.lengths
     lengths = list(range(fewest, most + 1))
-    seen, positions = set[bytes](), list[Exercise]()
+    known_views, positions = set[bytes](), list[Exercise]()
     batch = 0
     while (missing := count - len(positions)) and lengths:
-        wanted = {length: (missing + place) // len(lengths) for place, length in enumerate(lengths)}
+        missing_by_length = {length: (missing + number) // len(lengths) for number, length in enumerate(lengths)}
         last = batch  # the latest batch with a new position
-        while (unfilled := [length for length in lengths if wanted[length]]) and batch - last < _FRUITLESS:
+        while (unfilled := [length for length in lengths if missing_by_length[length]]) and batch - last < _FRUITLESS:
             batch += 1
             for slot, view in _random_positions(table, unfilled, derive_seed(seed, "test positions", batch)):
                 history = table.history(slot)
-                if view in seen or not wanted[len(history)]:
+                if view in known_views or not missing_by_length[len(history)]:
                     continue
-                seen.add(view)
+                known_views.add(view)
                 optimal = solver.optimal(history)
                 if len(optimal) < np.count_nonzero(table.observe(np.array([slot]))[1]):
                     positions.append(Exercise(history=tuple(history), optimal=optimal, hard=solver.quiet(history)))
-                    wanted[len(history)] -= 1
+                    missing_by_length[len(history)] -= 1
                     last = batch
                     progress(len(positions))
-        lengths = [length for length in lengths if not wanted[length]]
+        lengths = [length for length in lengths if not missing_by_length[length]]
     if len(positions) < count:
         raise TooFewPositions(
             f"Random games of {config.key} have {len(positions)} test positions, and not {count}.",
@@ -140,10 +137,7 @@ def _lengths(table: Table, slots: np.ndarray) -> np.ndarray:
 def optimal_share(
     config: GameConfig, player: Player, positions: Sequence[Exercise], temperature: float, seed: int
 ) -> OptimalShare:
-    """Return the share of optimal moves among a player's moves.
-
-    The player moves once in each position, chosen as in a rollout.
-    """
+    """Return the share of optimal moves of a player that moves once in each position, as in a rollout."""
     table, slots = open_table(config, len(positions)), np.arange(len(positions))
     table.reset(slots, [0] * len(slots))
     lengths = np.array([len(position.history) for position in positions])
@@ -153,6 +147,6 @@ def optimal_share(
     obs, mask = table.observe(slots)
     points = draw_points(number_streams(seed, slots), np.zeros_like(slots))
     actions = ask_any(player, Turn(obs, mask, table, slots), temperature, points).action.tolist()
-    kept = [action in position.optimal for action, position in zip(actions, positions, strict=True)]
-    hard = [keeps for keeps, position in zip(kept, positions, strict=True) if position.hard]
-    return OptimalShare(all=Rate.of(sum(kept), len(kept)), hard=Rate.of(sum(hard), len(hard)) if hard else None)
+    moves = [action in position.optimal for action, position in zip(actions, positions, strict=True)]
+    hard = [is_optimal for is_optimal, position in zip(moves, positions, strict=True) if position.hard]
+    return OptimalShare(all=Rate.of(sum(moves), len(moves)), hard=Rate.of(sum(hard), len(hard)) if hard else None)

@@ -42,41 +42,29 @@ class Turn(NamedTuple):
 
 
 class DecidingPlayer(ABC):
-    """A player that chooses actions without probabilities.
-
-    It ignores the temperature, and its values are 0.
-    """
+    """A player that chooses actions without probabilities. It ignores the temperature, and its values are 0."""
 
     @abstractmethod
     def decide(self, turn: Turn, points: Points) -> NDArray[np.int32]:
-        """Return a legal action for each position [K].
-
-        ``points`` [K] are uniform in [0, 1); the player draws its random choices by them.
-        """
+        """Return a legal action for each position [K]; ``points`` [K], uniform in [0, 1), decide random choices."""
 
 
 def load_own_player(name: str, settings: BotSettings, config: GameConfig) -> "OwnPolicy | OwnDecider":
-    """Return the Python player that a configuration calls ``name``.
-
-    Raises ``UnknownPlugin`` or ``UnusablePlayer``.
-    """
+    """Return the Python player that a configuration calls ``name``. Raises ``UnknownPlugin`` or ``UnusablePlayer``."""
     assert settings.player is not None
     factory = load_plugin(PLAYERS_GROUP, settings.player)
-    player = _called(name, settings.player, factory, config, deepcopy(settings.options))
+    player = _call_user(name, settings.player, factory, config, deepcopy(settings.options))
     for method, adapter in _ADAPTERS.items():
-        if callable(found := getattr(player, method, None)):
-            return adapter(name, found)
+        if callable(function := getattr(player, method, None)):
+            return adapter(name, function)
     raise UnusablePlayer(
         f"The bot {name} is made by {settings.player}, which returned a {type(player).__name__} that cannot play.",
         hint=f"Return an object with one of the methods {', '.join(_ADAPTERS)}.",
     )
 
 
-def _called(name: str, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a user's function.
-
-    If the function raises anything, raises ``UnusablePlayer`` naming the bot. A ``FlyballError`` passes unchanged.
-    """
+def _call_user(name: str, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a user's function; an error that is no ``FlyballError`` becomes an ``UnusablePlayer`` naming the bot."""
     try:
         return function(*arguments)
     except FlyballError:
@@ -96,7 +84,7 @@ class OwnPolicy:
     def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:
         """See ``PolicyPlayer.forward``. Raises ``UnusablePlayer``."""
         # Copies, because the originals are recorded.
-        returned = _called(self._name, "forward", self._forward, obs.copy(), mask.copy(), temperature)
+        returned = _call_user(self._name, "forward", self._forward, obs.copy(), mask.copy(), temperature)
         try:
             log_probs, values = (np.asarray(array, dtype=np.float32) for array in returned)
         except Exception as error:  # arrays of other libraries raise errors of their own
@@ -129,7 +117,7 @@ class OwnDecider(DecidingPlayer):
     def decide(self, turn: Turn, points: Points) -> NDArray[np.int32]:
         """See ``DecidingPlayer.decide``. Raises ``UnusablePlayer``."""
         copied = turn._replace(obs=turn.obs.copy(), mask=turn.mask.copy())  # because the originals are recorded
-        returned = _called(self._name, self.method, self._function, *self._arguments(copied), points.copy())
+        returned = _call_user(self._name, self.method, self._function, *self._arguments(copied), points.copy())
         try:
             actions = np.asarray(returned)
         except Exception as error:  # arrays of other libraries raise errors of their own

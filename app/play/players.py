@@ -1,4 +1,4 @@
-"""Players: model policies, built-in players and the user's own bots."""
+"""Players: model policies, built-in players and user-defined bots."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from app.games import Heuristic, Mask, Observations, TableSpec
 from app.games.table import Floats
 from app.learning.devices import decided
 from app.learning.inference import Policy
-from app.learning.network import MASKED_LOGIT, bytes_to_parameters, seen_shape
+from app.learning.network import MASKED_LOGIT, bytes_to_parameters, visible_shape
 from app.play.engines import EnginePlayer
 from app.play.own_players import DecidingPlayer, load_own_player
 from app.play.search import SearchPlayer
@@ -36,25 +36,16 @@ class PolicyPlayer(Protocol):
     """A player with a probability for each action."""
 
     def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:
-        """Return log-probabilities [K, A] and values [K] of observations [K, D].
-
-        Illegal actions have the log-probability -1e9.
-        """
+        """Return log-probabilities [K, A], -1e9 for illegal actions, and values [K] of observations [K, D]."""
         ...
 
 
 @runtime_checkable
 class LogitPlayer(PolicyPlayer, Protocol):
-    """A player by logits, which suffice to draw actions.
-
-    Normalising and masking all of them would double the cost.
-    """
+    """A player by logits, which suffice to draw actions. Normalising and masking all of them would double the cost."""
 
     def outputs(self, obs: Observations) -> Floats:
-        """Return logits and value [K, A + 1] of observations [K, D].
-
-        The first A columns are the logits of all actions, legal or not; the last is the value.
-        """
+        """Return [K, A + 1] of observations [K, D]: the logits of all actions, legal or not, then the value."""
         ...
 
 
@@ -73,10 +64,7 @@ class RandomPlayer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeuristicPlayer:
-    """Plays by a heuristic.
-
-    The temperature is ignored, so that the player's strength is a fixed yardstick.
-    """
+    """Plays by a heuristic. The temperature is ignored, so that the player's strength is a fixed yardstick."""
 
     heuristic: Heuristic
 
@@ -101,7 +89,7 @@ def load_player(  # noqa: C901 - a case for each kind of player
     configuration whose ``bots`` are known.
 
     Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob``, ``DamagedBlob``, ``MissingDevice``, ``Unsearchable`` or
-    ``JudgeInTraining``; for a bot of the user's own ``UnknownPlugin``, ``UnusablePlayer``, ``EngineFailed`` or
+    ``JudgeInTraining``; for a user-defined bot ``UnknownPlugin``, ``UnusablePlayer``, ``EngineFailed`` or
     ``NoNotation``.
     """
     if is_judge(name):
@@ -128,7 +116,7 @@ def load_player(  # noqa: C901 - a case for each kind of player
     checkpoint = get_checkpoint(store, ModelHash(model))
     _check_network(checkpoint)
     manifest = checkpoint.manifest
-    if manifest.shape != (shape := seen_shape(manifest.network, spec.shape)):
+    if manifest.shape != (shape := visible_shape(manifest.network, spec.shape)):
         raise WrongModel(
             f"Model {model} is for {manifest.shape}, and {spec.rules_version} has {shape}.",
             hint="Play it under its own configuration, or start a new model when the encoding has changed. A model of "
@@ -163,10 +151,7 @@ def _check_network(checkpoint: Checkpoint) -> None:
 
 
 class PlayerCache:
-    """Thread-safe cache of loaded players; the least recently used are dropped.
-
-    A model's name is its content hash, and a bot's settings are part of its key, so a player is never out of date.
-    """
+    """Thread-safe cache of players by content hash or bot and settings; the least recently used are dropped."""
 
     def __init__(self, capacity: int = 16) -> None:  # enough for a league; 16 small networks take 10 MB
         self._capacity = capacity

@@ -40,10 +40,7 @@ def step_rewards(earned: Floats, last: NDArray[np.bool_], outcome: Floats) -> Fl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decisions:
-    """One player's decisions in one step, each in another game.
-
-    K rows; see ``app.store.Shard`` for the columns.
-    """
+    """One player's decisions in one step, each in another game. K rows; see ``app.store.Shard`` for the columns."""
 
     game: NDArray[np.int32]
     seat: NDArray[np.int8]
@@ -80,10 +77,7 @@ class ShardRecorder:
         self._decisions.append(decisions)
 
     def cut_off(self, game: int, seats: NDArray[np.int8], values: Floats) -> None:
-        """Add the critic's values of a truncated game.
-
-        ``values`` has one value for each of the hero's ``seats``.
-        """
+        """Add the critic's values of a truncated game. ``values`` has one value for each of the hero's ``seats``."""
         self._bootstraps.update({(game, int(seat)): float(v) for seat, v in zip(seats, values, strict=True)})
 
     def shard(self, outcomes: Outcomes, meta: ShardMeta) -> Shard:
@@ -92,7 +86,7 @@ class ShardRecorder:
         The rows are ordered by game, seat and step, with the rewards of ``step_rewards``. The last row of an episode is
         ``done``. In a truncated game it is ``truncated`` instead, and its ``bootstrap`` is the critic's value.
         """
-        rows = self._ordered()
+        rows = self._ordered_columns()
         earned = rows.pop("earned")
         game, seat = rows["game"], rows["seat"]
         last = np.ones(len(game), dtype=np.bool_)
@@ -114,11 +108,8 @@ class ShardRecorder:
             meta=meta,
         )
 
-    def _ordered(self) -> dict[str, Any]:
-        """Return every column sorted by game, seat and step.
-
-        Each row is copied only once. Raises ``NoExperience``.
-        """
+    def _ordered_columns(self) -> dict[str, Any]:
+        """Return every column sorted by game, seat and step. Each row is copied only once. Raises ``NoExperience``."""
         if not self._decisions:
             raise NoExperience(
                 "The hero had no choice in any of these games.", hint="Play more games, or give it more seats."
@@ -127,9 +118,9 @@ class ShardRecorder:
             np.concatenate([getattr(part, name) for part in self._decisions]) for name in ("game", "seat", "step")
         )
         order = np.lexsort((step, seat, game))
-        place = np.empty(len(game), dtype=np.int64)  # sorted position of each row
-        place[order] = np.arange(len(game))
-        places = np.split(place, np.cumsum([len(part.game) for part in self._decisions])[:-1])
+        target = np.empty(len(game), dtype=np.int64)  # sorted position of each row
+        target[order] = np.arange(len(game))
+        targets = np.split(target, np.cumsum([len(part.game) for part in self._decisions])[:-1])
         rows: dict[str, Any] = {}
         for name in (field.name for field in fields(Decisions)):
             first = getattr(self._decisions[0], name)
@@ -139,13 +130,13 @@ class ShardRecorder:
             if isinstance(first, LegalActions):
                 rows[name] = join([part.mask for part in self._decisions])[order]
                 continue
-            rows[name] = np.empty((len(place), *first.shape[1:]), dtype=first.dtype)
-            for part, there in zip(self._decisions, places, strict=True):
-                rows[name][there] = getattr(part, name)
+            rows[name] = np.empty((len(target), *first.shape[1:]), dtype=first.dtype)
+            for part, part_targets in zip(self._decisions, targets, strict=True):
+                rows[name][part_targets] = getattr(part, name)
         return rows
 
     def _policy(self, order: Indices) -> NDArray[np.float16]:
         """Return the search policies of the rows in ``order``."""
-        found = [part.policy for part in self._decisions if part.policy is not None]
+        policies = [part.policy for part in self._decisions if part.policy is not None]
         counts = np.concatenate([legal_counts(part.mask) for part in self._decisions])
-        return np.concatenate(found)[listed_places(counts, order)]
+        return np.concatenate(policies)[listed_places(counts, order)]

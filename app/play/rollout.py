@@ -65,10 +65,7 @@ def ask(
 
 
 def ask_any(player: Player, turn: Turn, temperature: float, points: NDArray[np.float64]) -> Choices:
-    """Return any player's choices in a turn; see ``ask``.
-
-    Log-probabilities and values are 0 for a player that has none.
-    """
+    """Return any player's choices in a turn; log-probabilities and values are 0 if it has none. See ``ask``."""
     if isinstance(player, SearchPlayer):
         return Choices(*player.search(turn, points))
     if isinstance(player, DecidingPlayer):
@@ -131,10 +128,7 @@ class Schedule:
 
 @dataclass(slots=True, eq=False)
 class Rollout:
-    """Plays all games of a schedule to their end.
-
-    Dropping unfinished games would favour short ones.
-    """
+    """Plays all games of a schedule to their end. Dropping unfinished games would favour short ones."""
 
     table: Table  # it has a slot for each game played at once
     players: Sequence[Player]  # indexed by the seating; the hero is the first
@@ -176,10 +170,7 @@ class Rollout:
         return outcomes
 
     def _begin(self) -> None:
-        """Fill the empty slots once there are enough of them.
-
-        Filling few slots costs as much as filling many.
-        """
+        """Fill the empty slots once there are enough of them. Filling few slots costs as much as filling many."""
         empty = np.flatnonzero(self._games < 0)
         count = min(len(empty), len(self.schedule.seeds) - self._begun)
         if count and len(empty) * _REFILL >= len(self._games):
@@ -189,16 +180,13 @@ class Rollout:
             self._begun += count
 
     def _with_decisions(self, slots: Indices, openings: Indices) -> Indices:
-        """Return the ``slots`` of finished games in which a player decided, or nobody can.
-
-        The other games begin again, with openings that end before the last decision.
-        """
+        """Return the ``slots`` of finished games with a decision; other games begin again with a shorter opening."""
         games = self._games[slots]
-        made = self._steps[games]
-        random = (made > 0) & (made <= openings[games])
+        steps = self._steps[games]
+        random = (steps > 0) & (steps <= openings[games])
         again = games[random]
         if len(again):
-            openings[again] = made[random] - 1
+            openings[again] = steps[random] - 1
             self._steps[again] = 0
             self.table.reset(slots[random], [self.schedule.seeds[game] for game in again.tolist()])
         return slots[~random]
@@ -235,21 +223,22 @@ class Rollout:
         actions = np.empty(len(live), dtype=np.int32)
         for player in np.unique(sitting).tolist():
             rows = np.flatnonzero(sitting == player)
-            whole = len(rows) == len(live)
-            seen, legal = (obs, mask) if whole else (obs[rows], mask[rows])
+            is_alone = len(rows) == len(live)
+            player_obs, player_mask = (obs, mask) if is_alone else (obs[rows], mask[rows])
             if player == _OPENING:
-                actions[rows] = ask(RandomPlayer(), seen, legal, 1.0, points[rows]).action
+                actions[rows] = ask(RandomPlayer(), player_obs, player_mask, 1.0, points[rows]).action
                 continue
-            turn = Turn(seen, legal, self.table, live[rows])
+            turn = Turn(player_obs, player_mask, self.table, live[rows])
             chosen = ask_any(self.players[player], turn, self.schedule.temperatures[player], points[rows])
             actions[rows] = chosen.action
             if player == HERO and self.recorder is not None:
                 game, step = games[rows].astype(np.int32), steps[rows].astype(np.int32)
                 earned = self.table.earned(live[rows], seats[rows])
-                action, log_prob, value, found = chosen
-                policy = None if found is None else found[legal].astype(np.float16)
+                action, log_prob, value, search_policy = chosen
+                policy = None if search_policy is None else search_policy[player_mask].astype(np.float16)
+                legal = compact(player_mask)
                 self.recorder.decided(
-                    Decisions(game, seats[rows], step, seen, compact(legal), action, log_prob, value, earned, policy)
+                    Decisions(game, seats[rows], step, player_obs, legal, action, log_prob, value, earned, policy)
                 )
         self._steps[games] = steps + 1
         self.table.step(live, actions)

@@ -1,7 +1,4 @@
-"""Players that search: a network's policy improved by tree search.
-
-See ``app.play.tree`` for the search.
-"""
+"""Players that search: a network's policy improved by tree search. See ``app.play.tree`` for the search."""
 
 from typing import NamedTuple, Protocol
 
@@ -35,10 +32,7 @@ _EDGES = 64  # new trees have room for at most this many edges a node; ``with_ro
 
 
 class Unsearchable(FlyballError):
-    """A game that cannot be searched.
-
-    It has chance or hidden information, or its table cannot copy games.
-    """
+    """A game that cannot be searched: it has chance or hidden information, or its table cannot copy games."""
 
 
 def check_searchable(config: GameConfig, spec: TableSpec) -> None:
@@ -54,10 +48,7 @@ class PositionNetwork(Protocol):
     """A network that estimates policies and values of positions."""
 
     def outputs(self, obs: Observations) -> Floats:
-        """Return logits and value [K, A + 1] of observations [K, D].
-
-        The first A columns are the logits of all actions; the last is the value for the seat to move.
-        """
+        """Return [K, A + 1] of observations [K, D]: logits of all actions, then the value for the seat to move."""
         ...
 
 
@@ -94,18 +85,15 @@ class SearchPlayer(DecidingPlayer):
         return self.search(turn, points).action
 
     def search(self, turn: Turn, points: Points) -> Found:
-        """Search the K positions of a turn.
-
-        ``points`` [K] in [0, 1) determine the noise.
-        """
+        """Search the K positions of a turn. ``points`` [K] in [0, 1) determine the noise."""
         trees, parts = max(1, min(TREES, POSITIONS // self._nodes)), []
         for begin in range(0, len(points), trees):
             rows = slice(begin, begin + trees)
             part = Turn(turn.obs[rows], turn.mask[rows], turn.table, turn.slots[rows])
-            parts.append(self._searched(part, points[rows]))
+            parts.append(self._search_in_room(part, points[rows]))
         return parts[0] if len(parts) == 1 else Found(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def _searched(self, turn: Turn, points: Points) -> Found:
+    def _search_in_room(self, turn: Turn, points: Points) -> Found:
         count, nodes, (obs, mask, source, slots) = len(points), self._nodes, turn
         table = self._table_of(count * nodes)
         roots, nothing = np.arange(count) * nodes, np.zeros((0, 0), dtype=np.float32)
@@ -113,37 +101,31 @@ class SearchPlayer(DecidingPlayer):
         trees = plant(count, nodes, nodes * min(mask.shape[1], _EDGES), self._seats)
         temperature = self._rule.temperature
         noise = temperature * _gumbel(points, mask.shape[1]) if temperature else nothing
-        trees = self._grown(trees, 0, np.arange(count), Turn(obs, mask, table, roots), noise)
+        trees = self._grow(trees, 0, np.arange(count), Turn(obs, mask, table, roots), noise)
         for node in range(1, nodes):
             leaves = descend(trees, node - 1, self._rule)
             if not len(leaves.games):
                 continue
             games = leaves.games
-            here = roots[games] + node
-            seats, returns = table.branch(roots[games] + leaves.nodes, leaves.actions, here)
+            targets = roots[games] + node
+            seats, returns = table.branch(roots[games] + leaves.nodes, leaves.actions, targets)
             going = close(trees, node, games, seats, returns)
             if len(going):
-                here = here[going]
-                trees = self._grown(trees, node, games[going], Turn(*table.observe(here), table, here), nothing)
+                targets = targets[going]
+                trees = self._grow(trees, node, games[going], Turn(*table.observe(targets), table, targets), nothing)
             attach(trees, node, leaves)
         policy = np.zeros((count, mask.shape[1]), dtype=np.float32)
         return Found(*conclude(trees, self._rule, policy), policy)
 
-    def _grown(self, trees: Trees, node: int, games: Indices, turn: Turn, noise: Floats) -> Trees:
-        """Fill node ``node`` in some trees with a turn's positions.
-
-        ``games`` [K] are the numbers of the trees. Return the trees: the same, or larger copies.
-        """
+    def _grow(self, trees: Trees, node: int, games: Indices, turn: Turn, noise: Floats) -> Trees:
+        """Fill node ``node`` in trees ``games`` [K] with a turn's positions; return the trees, or larger copies."""
         outputs, seats = self.network.outputs(turn.obs), turn.table.seats()[turn.slots]
         trees = with_room(trees, turn.mask)
         grow(trees, node, Positions(games, seats, outputs, self._values(outputs, seats, turn), turn.mask, noise))
         return trees
 
     def _values(self, outputs: Floats, seats: Seats, turn: Turn) -> Floats:
-        """Return each seat's estimated outcome [K, P]; the estimates sum to 0.
-
-        All real outcomes sum to 0, too. With more than two seats, the critic judges each seat's own view.
-        """
+        """Return each seat's estimated outcome [K, P], summing to 0; with more than two seats, from its own view."""
         if self._seats == 2:
             return zero_sum(outputs[:, -1], seats)
         views = [turn.table.view(turn.slots, np.full(len(seats), seat, dtype=np.int8)) for seat in range(self._seats)]
@@ -151,10 +133,7 @@ class SearchPlayer(DecidingPlayer):
         return np.asarray(np.clip(values - values.mean(axis=1, keepdims=True), -1, 1), dtype=np.float32)
 
     def _table_of(self, slots: int) -> Table:
-        """Return a table with at least ``slots`` slots.
-
-        It is the same table as long as that is large enough.
-        """
+        """Return a table with at least ``slots`` slots: the same one as long as it is large enough."""
         if len(self._table.seats()) < slots:
             self._table = open_table(self._config, slots)
         return self._table

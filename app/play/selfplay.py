@@ -44,8 +44,8 @@ def selfplay_schedule(
     first = 0
     for opponents, count in lineups:
         heroes = np.arange(count) % players
-        for place, opponent in enumerate(opponents, 1):
-            seating[np.arange(first, first + count), (heroes + place) % players] = opponent
+        for offset, opponent in enumerate(opponents, 1):
+            seating[np.arange(first, first + count), (heroes + offset) % players] = opponent
         first += count
     streams = number_streams(derive_seed(seed, "openings"), np.arange(games))
     points = draw_points(streams, np.zeros(games, dtype=np.int64))
@@ -58,11 +58,8 @@ def selfplay_schedule(
     )
 
 
-class Lineup(Settings):
-    """Games with the same players; the hero's seat rotates.
-
-    ``opponents`` sit in the seats after the hero's.
-    """
+class LineupSpec(Settings):
+    """Games with the same players; the hero's seat rotates. ``opponents`` sit in the seats after the hero's."""
 
     opponents: tuple[str, ...] = Field(min_length=1)
     games: int = Field(ge=1)
@@ -81,7 +78,9 @@ class SelfplaySpec(Compute):
     store: StoreName
     config: GameConfig
     model: ModelHash
-    lineups: tuple[Lineup, ...] = Field(default=(), description="seatings with other players; empty: self-play alone")
+    lineups: tuple[LineupSpec, ...] = Field(
+        default=(), description="seatings with other players; empty: self-play alone"
+    )
     games: int = Field(ge=1)
     seed: int = Field(ge=0)
     temperature: float = Field(gt=0, description="of the model; the others play at the configured one")
@@ -126,19 +125,13 @@ def play(spec: JsonObject, report: Report) -> JsonObject:
 
 
 def play_by_search(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of a ``SelfplaySpec`` whose model searches.
-
-    See ``play``. Also raises ``Unsearchable``.
-    """
+    """Run the job of a ``SelfplaySpec`` whose model searches. See ``play``. Also raises ``Unsearchable``."""
     settings = SelfplaySpec.model_validate(spec)
     return play_into(open_store(settings.store), settings, report, search=True).model_dump(mode="json")
 
 
 def play_into(store: BlobStore, spec: SelfplaySpec, report: Report, *, search: bool = False) -> SelfplayResult:
-    """Play ``spec`` and put the shard into ``store``.
-
-    The store named in the spec is not opened. Raises as ``play``, with ``search`` as ``play_by_search``.
-    """
+    """Play ``spec`` into ``store``, not the one that it names. Raises as ``play``, or as ``play_by_search``."""
     began = perf_counter()
     game, selfplay = open_table(spec.config, slots=0).spec, spec.config.selfplay
     names = (spec.model, *spec.opponents)
@@ -186,10 +179,7 @@ def play_into(store: BlobStore, spec: SelfplaySpec, report: Report, *, search: b
 
 
 def searching_player(network: Player, config: GameConfig, temperature: float) -> SearchPlayer:
-    """Return a player that searches with a network. Raises ``Unsearchable``.
-
-    The search has the configuration's settings.
-    """
+    """Return a player that searches with a network by the configuration's settings. Raises ``Unsearchable``."""
     assert isinstance(network, LogitPlayer)
     return SearchPlayer(network, config, config.search.simulations, temperature)
 
@@ -229,10 +219,7 @@ def play_recorded(
 def play_lessons(
     config: GameConfig, player: Player, name: str, games: int, *, seed: int, temperature: float
 ) -> Iterator[Shard]:
-    """Yield shards of games that one player plays in every seat.
-
-    Deterministic on a CPU. Raises ``NoExperience``.
-    """
+    """Yield shards of games that one player plays in every seat. Deterministic on a CPU. Raises ``NoExperience``."""
     for first in range(0, games, LESSON_GAMES):
         part = derive_seed(seed, "lessons", first)
         schedule = selfplay_schedule(min(LESSON_GAMES, games - first), config.players, [], (temperature,), part)

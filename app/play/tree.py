@@ -81,10 +81,7 @@ def plant(games: int, nodes: int, edges: int, seats: int) -> Trees:
 
 
 def with_room(trees: Trees, mask: Mask) -> Trees:
-    """Return trees with room for one more node in each.
-
-    ``mask`` [K, A] has the new nodes' legal actions. The trees are the same, or larger copies.
-    """
+    """Return trees, or larger copies, with room for one more node in each; ``mask`` [K, A] has its legal actions."""
     nodes, edges = trees.seat.shape[1], trees.edge.shape[1]
     if nodes * mask.shape[1] <= edges:
         return trees
@@ -114,7 +111,7 @@ def _halving(actions: int, simulations: int) -> list[int]:
     while len(plan) < simulations:
         for _ in range(max(1, int(simulations / (ceil(log2(actions)) * left)))):
             plan += visits[:left]
-            visits = [visit + (place < left) for place, visit in enumerate(visits)]
+            visits = [visit + (number < left) for number, visit in enumerate(visits)]
         left = max(2, left // 2)
     return plan[:simulations]
 
@@ -141,10 +138,7 @@ class Positions(NamedTuple):
 
 @kernel
 def grow(trees: Trees, node: int, positions: Positions) -> None:
-    """Fill a node in some trees; its edges are all legal actions.
-
-    The node has the same number in all trees. The trees need room for the edges.
-    """
+    """Fill node ``node`` in some trees, which need room for its edges: all legal actions."""
     games, seats, logits, values, mask, noise = positions
     actions = mask.shape[1]
     for k in range(len(games)):
@@ -159,13 +153,13 @@ def grow(trees: Trees, node: int, positions: Positions) -> None:
                 edge["visits"], edge["total"], edge["child"] = 0, 0.0, NONE
                 top = max(top, logits[k, action])
                 end += 1
-        whole = np.float32(0)
+        total = np.float32(0)
         for edge in trees.edge[game, begin:end]:
             edge["share"] = exp(edge["prior"] - top)
-            whole += edge["share"]
+            total += edge["share"]
         for edge in trees.edge[game, begin:end]:
-            edge["prior"] -= top + log(whole)
-            edge["share"] /= whole
+            edge["prior"] -= top + log(total)
+            edge["share"] /= total
         trees.used[game] = end
         trees.node[game, node]["first"], trees.node[game, node]["edges"] = begin, end - begin
         trees.seat[game, node], trees.value[game, node] = seats[k], values[k]
@@ -173,10 +167,7 @@ def grow(trees: Trees, node: int, positions: Positions) -> None:
 
 @kernel
 def close(trees: Trees, node: int, games: Indices, seats: Seats, returns: Floats) -> Indices:
-    """Give a node the outcomes [K, P] of finished games.
-
-    Return the indices into ``games`` [K] of the unfinished ones.
-    """
+    """Give a node the outcomes [K, P] of finished games; return the indices into ``games`` [K] of the others."""
     going, count = np.empty(len(games), dtype=np.int64), 0
     for k in range(len(games)):
         if seats[k] == FINISHED:
@@ -189,10 +180,7 @@ def close(trees: Trees, node: int, games: Indices, seats: Seats, returns: Floats
 
 @kernel
 def zero_sum(values: Floats, seats: Seats) -> Floats:
-    """Return both seats' values [K, 2] from the moving seats' values [K].
-
-    Values are limited to [-1, 1].
-    """
+    """Return both seats' values [K, 2] from the moving seats' values [K]. Values are limited to [-1, 1]."""
     both = np.empty((len(seats), 2), dtype=np.float32)
     for k in range(len(seats)):
         own = min(max(values[k], np.float32(-1)), np.float32(1))
@@ -202,10 +190,7 @@ def zero_sum(values: Floats, seats: Seats) -> Floats:
 
 @kernel
 def descend(trees: Trees, simulation: int, rule: Rule) -> Leaves:
-    """Return the leaves where a simulation leaves the trees.
-
-    A simulation that comes to the end of a game stays in its tree: its value is counted, and it has no leaf.
-    """
+    """Return the leaves where a simulation leaves the trees; one that ends a game only counts its value."""
     count, games = 0, len(trees.used)
     leaves = Leaves(
         np.empty(games, dtype=np.int64),
@@ -236,10 +221,7 @@ def descend(trees: Trees, simulation: int, rule: Rule) -> Leaves:
 
 @kernel
 def attach(trees: Trees, node: int, leaves: Leaves) -> None:
-    """Link a new node to each leaf, and count its value.
-
-    The node has the same number in all trees.
-    """
+    """Link a new node to each leaf, and count its value. The node has the same number in all trees."""
     for k in range(len(leaves.games)):
         game, edge = leaves.games[k], leaves.edges[k]
         trees.node[game, node]["parent"], trees.node[game, node]["above"] = leaves.nodes[k], edge
@@ -260,78 +242,66 @@ def _count(trees: Trees, game: int, node: int) -> None:
 
 @inlined
 def _scale(rule: Rule, most: int) -> np.float32:
-    """Return the weight of values in the improved policy.
-
-    ``most`` is the number of visits of the most visited action.
-    """
+    """Return the weight of values in the improved policy; ``most`` is the largest number of an action's visits."""
     # Values are in [-1, 1], and the paper's in [0, 1].
     return np.float32((rule.visit_offset + most) * rule.value_scale / 2)
 
 
 @inlined
 def _improve(trees: Trees, game: int, node: int, rule: Rule, logits: Floats) -> float:
-    """Write the improved policy's logits; return the node's mixed value.
-
-    ``logits`` gets one entry for each of the node's edges.
-    """
+    """Write the improved policy's ``logits``, one for each of the node's edges; return the node's mixed value."""
     begin, count = trees.node[game, node]["first"], trees.node[game, node]["edges"]
-    visits, most, known, weighted = 0, 0, np.float32(0), np.float32(0)
+    visits, most, tried_share, weighted = 0, 0, np.float32(0), np.float32(0)
     for number in range(begin, begin + count):
         edge = trees.edge[game, number]
-        seen = edge["visits"]
-        if seen:
-            visits += seen
-            most = max(most, seen)
-            known += edge["share"]
-            weighted += edge["share"] * edge["total"] / np.float32(seen)
+        edge_visits = edge["visits"]
+        if edge_visits:
+            visits += edge_visits
+            most = max(most, edge_visits)
+            tried_share += edge["share"]
+            weighted += edge["share"] * edge["total"] / np.float32(edge_visits)
     mixed = trees.value[game, node, trees.seat[game, node]]
     if visits:
-        mixed = (mixed + np.float32(visits) * weighted / max(known, np.float32(1e-30))) / np.float32(1 + visits)
+        mixed = (mixed + np.float32(visits) * weighted / max(tried_share, np.float32(1e-30))) / np.float32(1 + visits)
     scale = _scale(rule, most)
-    for place in range(count):
-        edge = trees.edge[game, begin + place]
+    for offset in range(count):
+        edge = trees.edge[game, begin + offset]
         value = edge["total"] / np.float32(edge["visits"]) if edge["visits"] else mixed
-        logits[place] = edge["prior"] + scale * value
+        logits[offset] = edge["prior"] + scale * value
     return mixed  # type: ignore[no-any-return]  # a number of an array
 
 
 @inlined
 def _root_choice(trees: Trees, game: int, simulation: int, rule: Rule, logits: Floats) -> int:
-    """Return the root's edge to try.
-
-    It is the best edge of those with as many visits as the plan says.
-    """
+    """Return the root's edge to try: the best of those with as many visits as the plan says."""
     _improve(trees, game, 0, rule, logits)
     begin, count = trees.node[game, 0]["first"], trees.node[game, 0]["edges"]
-    wanted, best, chosen = rule.plan[min(len(rule.plan) - 1, count), simulation], np.float32(-np.inf), begin
-    for place in range(count):
-        edge = trees.edge[game, begin + place]
-        score = logits[place] + edge["noise"]
-        if edge["visits"] == wanted and score > best:
-            best, chosen = score, begin + place
+    planned_visits, best, chosen = rule.plan[min(len(rule.plan) - 1, count), simulation], np.float32(-np.inf), begin
+    for offset in range(count):
+        edge = trees.edge[game, begin + offset]
+        score = logits[offset] + edge["noise"]
+        if edge["visits"] == planned_visits and score > best:
+            best, chosen = score, begin + offset
     return chosen  # type: ignore[no-any-return]  # a number of an array
 
 
 @inlined
 def _inner_choice(trees: Trees, game: int, node: int, rule: Rule, logits: Floats) -> int:
-    """Return the edge with the largest shortfall of visits.
-
-    The shortfall is the edge's share of the improved policy minus its share of the visits.
-    """
+    """Return the edge whose share of the visits is farthest below its share of the improved policy."""
     _improve(trees, game, node, rule, logits)
     begin, count = trees.node[game, node]["first"], trees.node[game, node]["edges"]
-    top, whole, visits = np.float32(-np.inf), np.float32(0), 1
-    for place in range(count):
-        top = max(top, logits[place])
-    for place in range(count):
-        logits[place] = exp(logits[place] - top)
-        whole += logits[place]
-        visits += trees.edge[game, begin + place]["visits"]
+    top, total, visits = np.float32(-np.inf), np.float32(0), 1
+    for offset in range(count):
+        top = max(top, logits[offset])
+    for offset in range(count):
+        logits[offset] = exp(logits[offset] - top)
+        total += logits[offset]
+        visits += trees.edge[game, begin + offset]["visits"]
     best, chosen = np.float32(-np.inf), begin
-    for place in range(count):
-        score = logits[place] / whole - np.float32(trees.edge[game, begin + place]["visits"]) / np.float32(visits)
+    for offset in range(count):
+        score = logits[offset] / total - np.float32(trees.edge[game, begin + offset]["visits"]) / np.float32(visits)
         if score > best:
-            best, chosen = score, begin + place
+            best, chosen = score, begin + offset
     return chosen  # type: ignore[no-any-return]  # a number of an array
 
 
@@ -351,27 +321,27 @@ def conclude(trees: Trees, rule: Rule, policy: Floats) -> tuple[Counts, Floats, 
     for game in range(games):
         mixed = _improve(trees, game, 0, rule, logits)
         begin, count = trees.node[game, 0]["first"], trees.node[game, 0]["edges"]
-        top, whole, most = logits[:count].max(), 0.0, 0
-        for place in range(count):
-            whole += exp(logits[place] - top)
-            most = max(most, trees.edge[game, begin + place]["visits"])
+        top, total, most = logits[:count].max(), 0.0, 0
+        for offset in range(count):
+            total += exp(logits[offset] - top)
+            most = max(most, trees.edge[game, begin + offset]["visits"])
         scale = _scale(rule, most - 1)
         best, rival, late, untried, chosen, value = -np.inf, -np.inf, -np.inf, -np.inf, 0, 0.0
-        for place in range(count):
-            edge = trees.edge[game, begin + place]
-            seen, share = edge["visits"], exp(logits[place] - top) / whole
+        for offset in range(count):
+            edge = trees.edge[game, begin + offset]
+            visits, share = edge["visits"], exp(logits[offset] - top) / total
             policy[game, edge["action"]] = share
-            value += share * (edge["total"] / seen if seen else mixed)
-            score = logits[place] + edge["noise"]
+            value += share * (edge["total"] / visits if visits else mixed)
+            score = logits[offset] + edge["noise"]
             bare = edge["prior"] + edge["noise"]
-            if not seen:
+            if not visits:
                 untried = max(untried, bare)
-            elif seen == most - 1:
-                late = max(late, bare + scale * edge["total"] / seen)
-            elif seen == most:
+            elif visits == most - 1:
+                late = max(late, bare + scale * edge["total"] / visits)
+            elif visits == most:
                 rival = max(rival, min(best, score))
                 if score > best:
-                    best, chosen = score, place
+                    best, chosen = score, offset
         edge = trees.edge[game, begin + chosen]
         actions[game] = edge["action"]
         needed = max(rival - logits[chosen], late - edge["prior"] - scale * edge["former"], untried - edge["prior"])

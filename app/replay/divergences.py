@@ -14,10 +14,7 @@ from app.replay.what_if import Divergence, WhatIf
 from app.status.summary import summarise
 
 WORK = frozenset(payload for payload in CATALOGUE if payload.kind is Kind.REQUEST) | {OpponentSampled}
-"""Types that are only counted by default.
-
-Nearly all their events differ after the first different decision.
-"""
+"""Types that are only counted by default. Nearly all their events differ after the first different decision."""
 
 
 def read_divergences(
@@ -45,26 +42,20 @@ def read_divergences(
     events = history(reader, types=what_if.reads, on_dead=on_dead)
     for event in takewhile(lambda event: event.sequence <= last, events):
         on_event(event.sequence)
-        found = what_if.feed(event)
+        divergences = what_if.feed(event)
         if event.sequence >= first:
-            yield from found
+            yield from divergences
 
 
-def divergence_name(one: Divergence) -> str:
-    """Return the name of the event that differs.
-
-    Return both names if one event took the place of another type.
-    """
-    return " → ".join(dict.fromkeys(envelope.data.event_name for envelope in one.envelopes))
+def divergence_name(divergence: Divergence) -> str:
+    """Return the name of the event that differs. Return both names if one event took the place of another type."""
+    return " → ".join(dict.fromkeys(envelope.data.event_name for envelope in divergence.envelopes))
 
 
-def divergence_text(one: Divergence) -> str:
-    """Return both events' summaries in a line.
-
-    If these are equal, return the first field that differs.
-    """
-    lines = [summarise(envelope.data) for envelope in one.envelopes]
+def divergence_text(divergence: Divergence) -> str:
+    """Return both events' summaries in a line. If these are equal, return the first field that differs."""
+    lines = [summarise(envelope.data) for envelope in divergence.envelopes]
     if len(set(lines)) == len(lines):
         return " → ".join(lines)
-    field = differing(one.before, one.after)[0]
+    field = differing(divergence.before, divergence.after)[0]
     return f"{lines[0]}: {field.path} {field.recorded} → {field.recomputed}"

@@ -17,10 +17,7 @@ ABSENT = "-"
 
 @dataclass(frozen=True, slots=True)
 class ChangedField:
-    """A field that differs, with both values as JSON.
-
-    ``-`` stands for an absent value.
-    """
+    """A field that differs, with both values as JSON. ``-`` stands for an absent value."""
 
     path: str
     recorded: str
@@ -49,9 +46,9 @@ class Story:
 
     def headline(self) -> str:
         """Describe the difference in a sentence."""
-        found: Any = self.recorded or self.recomputed
-        about = f" about {found.subject}" if found.subject else ""
-        what = f"{found.data.event_name}{about}"
+        event: Any = self.recorded or self.recomputed
+        about = f" about {event.subject}" if event.subject else ""
+        what = f"{event.data.event_name}{about}"
         by, at = self.difference.by, self.difference.position
         match self.difference.kind:
             case "changed":
@@ -91,17 +88,17 @@ def explain(read: Read, difference: Difference, *, causes: int = 8) -> Story:
 
     cause_of: dict[str, str | None] = {event.id: event.envelope.causationid for event in recorded_events()}
     direct = cause_of.get(difference.event_id) if envelope is None else envelope.causationid
-    line = ancestors(cause_of, direct)
-    wanted = {difference.event_id, *line[:causes]}
-    events: dict[str, Event[Any]] = {event.id: event for event in recorded_events() if event.id in wanted}
+    chain = ancestors(cause_of, direct)
+    needed = {difference.event_id, *chain[:causes]}
+    events: dict[str, Event[Any]] = {event.id: event for event in recorded_events() if event.id in needed}
     recorded = events.get(difference.event_id)
     return Story(
         difference=difference,
         recorded=recorded,
         recomputed=envelope,
         fields=differing(recorded.envelope if recorded else None, envelope),
-        causes=tuple(events[one] for one in reversed(line[:causes])),
-        earlier=max(0, len(line) - causes),
+        causes=tuple(events[event_id] for event_id in reversed(chain[:causes])),
+        earlier=max(0, len(chain) - causes),
     )
 
 
@@ -117,7 +114,8 @@ def verify(read: Read, report: Report) -> None:
 
 def differing(recorded: Envelope[Payload] | None, recomputed: Envelope[Payload] | None) -> tuple[ChangedField, ...]:
     """Return the fields in which two conclusions differ, sorted by path."""
-    before, after = (dict(_leaves("", one.attributes())) if one else {} for one in (recorded, recomputed))
+    before = dict(_leaves("", recorded.attributes())) if recorded else {}
+    after = dict(_leaves("", recomputed.attributes())) if recomputed else {}
     paths = sorted(before.keys() | after.keys())
     pairs = ((path, before.get(path, ABSENT), after.get(path, ABSENT)) for path in paths)
     return tuple(ChangedField(path, old, new) for path, old, new in pairs if old != new)

@@ -1,7 +1,4 @@
-"""The blobs that a run still needs.
-
-The state that is folded from the run's journal names them.
-"""
+"""The blobs that a run still needs. The state that is folded from the run's journal names them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -57,8 +54,8 @@ def named_blobs(journal: JournalReader, daemons: Mapping[str, DaemonSpec], since
     place = WorkerPlace("reachability", "reachability", store="")
     specs = daemons.values()
     voided, head = frozenset(voided_events(journal)), journal.head
-    begun, saved = rows_before(journal, tuple({one for spec in specs for one in spec.reducers}), voided, head)
-    fold = Fold([one for spec in specs for one in spec.factories(place)], saved, voided)
+    begun, saved = rows_before(journal, tuple({reducer for spec in specs for reducer in spec.reducers}), voided, head)
+    fold = Fold([reducer for spec in specs for reducer in spec.factories(place)], saved, voided)
     types = frozenset[type[Payload]]({RunConfigured, SelfplayComplete}).union(*(spec.reads for spec in specs))
     shards = set[str]()
     for event in history(journal, after=begun, types=types, on_dead=lambda _: None):
@@ -71,10 +68,7 @@ def named_blobs(journal: JournalReader, daemons: Mapping[str, DaemonSpec], since
 
 
 def _end_before(journal: JournalReader, head: int, since: datetime) -> int:
-    """Return the position of the last event recorded before a time.
-
-    Deleted events do not count; without any, return the position before the first event.
-    """
+    """Return the position of the last event before a time, or before the first that was not deleted."""
     since_us = (since - EPOCH) // MICROSECOND
     earlier = (record.last for record in journal.headers_back(head) if record.recorded_us < since_us)
     return next(earlier, journal.first - 1)
@@ -84,13 +78,13 @@ def named_after(journal: JournalReader, position: int) -> frozenset[str]:
     """Return the keys in all events after a position, unreadable ones included."""
     unread = list[DeadLetter]()
     events: Iterator[Event[Payload]] = history(journal, after=position, on_dead=unread.append)
-    found = keys_in(encode(event.envelope) for event in events)
-    return found | keys_in(dead.body for dead in unread)
+    keys = keys_in(encode(event.envelope) for event in events)
+    return keys | keys_in(dead.body for dead in unread)
 
 
 def keys_in(texts: Iterable[bytes]) -> frozenset[str]:
     """Return the keys of blobs in texts."""
-    return frozenset(found.decode() for found in chain.from_iterable(map(KEY.findall, texts)))
+    return frozenset(key.decode() for key in chain.from_iterable(map(KEY.findall, texts)))
 
 
 def unreachable(store: BlobStore, named: Named, since: datetime) -> tuple[StoredBlob, ...]:
@@ -105,12 +99,12 @@ def unreachable(store: BlobStore, named: Named, since: datetime) -> tuple[Stored
         if entry.key in named.needed and entry.key not in named.shards:
             with suppress(MissingBlob, NoModel):
                 needed.add(manifest_of(ModelHash(entry.key), store.get(entry.key)).optimizer or "")
-    spare = (one for one in entries if one.key not in needed and one.modified is not None and one.modified < since)
-    return tuple(sorted(spare, key=lambda one: (-one.size_bytes, one.key)))
+    spare = (blob for blob in entries if blob.key not in needed and blob.modified is not None and blob.modified < since)
+    return tuple(sorted(spare, key=lambda blob: (-blob.size_bytes, blob.key)))
 
 
 def oldest(spare: tuple[StoredBlob, ...], size_bytes: float) -> tuple[StoredBlob, ...]:
     """Return the oldest blobs, as many as have a size together."""
-    by_age = sorted(spare, key=lambda one: (one.modified or EPOCH, one.key))
-    before = accumulate((one.size_bytes for one in by_age), initial=0)
-    return tuple(one for one, removed in zip(by_age, before, strict=False) if removed < size_bytes)
+    by_age = sorted(spare, key=lambda blob: (blob.modified or EPOCH, blob.key))
+    before = accumulate((blob.size_bytes for blob in by_age), initial=0)
+    return tuple(blob for blob, removed in zip(by_age, before, strict=False) if removed < size_bytes)

@@ -113,7 +113,7 @@ class Reconciliation:
         saved: bytes | None = None,
         voids: Collection[tuple[int, int]] = (),
     ) -> None:
-        self.found = Findings() if saved is None else _FINDINGS.validate_json(saved)
+        self.findings = Findings() if saved is None else _FINDINGS.validate_json(saved)
         self._first, self._voids = first, tuple(voids)
         self._emits = {
             name: frozenset[type[Payload]]().union(*(controller.emits for controller in spec.controllers))
@@ -122,8 +122,8 @@ class Reconciliation:
         }
         self._concluded = frozenset[type[Payload]]().union(*self._emits.values())
         self._host = {controller.name: name for name, spec in daemons.items() for controller in spec.controllers}
-        self._accounts = Accounts(self.found.settled, self.found.ready)
-        pending = (Conclusion(by, at, decode(body)) for by, at, body in self.found.pending)
+        self._accounts = Accounts(self.findings.settled, self.findings.ready)
+        pending = (Conclusion(by, at, decode(body)) for by, at, body in self.findings.pending)
         self._pending = {conclusion.envelope.id: conclusion for conclusion in pending}
 
     @property
@@ -144,16 +144,13 @@ class Reconciliation:
             if expected.envelope == event.envelope:
                 self._agree(expected)
             else:
-                self._reached(expected)
-                self._differ("changed", expected, event.sequence)
+                self._mark_reached(expected)
+                self._report("changed", expected, event.sequence)
         elif type(data) in self._concluded and event.sequence >= self._first:
             self._enter_unexpected(event)
 
     def settles(self, stored: Stored) -> bool:
-        """Match an undecoded event with its conclusion byte by byte.
-
-        Return whether they agree.
-        """
+        """Match an undecoded event with its conclusion byte by byte. Return whether they agree."""
         event_id = id_in(stored.body) or ""
         expected = self._pending.get(event_id)
         if expected is None or encode(expected.envelope) != stored.body:
@@ -165,21 +162,19 @@ class Reconciliation:
         return True
 
     def _account(self, position: int, fact: DaemonFact | RollCall) -> None:
-        """Update the daemons' positions.
-
-        If a program changes, move its differences into a handover.
-        """
+        """Update the daemons' positions. If a program changes, move its differences into a handover."""
         self._accounts.add(fact)
         if not isinstance(fact, DaemonStarted) or fact.daemon not in self._emits:
             return
-        found, daemon = self.found, fact.daemon
-        if found.versions.setdefault(daemon, fact.version) == fact.version:
+        findings, daemon = self.findings, fact.daemon
+        if findings.versions.setdefault(daemon, fact.version) == fact.version:
             return
-        found.versions[daemon] = fact.version
-        earlier = found.handovers[daemon].differing if daemon in found.handovers else 0
-        differing = earlier + found.differing.pop(daemon, 0)
-        found.differences = [one for one in found.differences if self._daemon_of(one) != daemon]
-        found.handovers[daemon] = Handover(daemon=daemon, version=fact.version, position=position, differing=differing)
+        findings.versions[daemon] = fact.version
+        earlier = findings.handovers[daemon].differing if daemon in findings.handovers else 0
+        differing = earlier + findings.differing.pop(daemon, 0)
+        findings.differences = [earlier for earlier in findings.differences if self._daemon_of(earlier) != daemon]
+        handover = Handover(daemon=daemon, version=fact.version, position=position, differing=differing)
+        findings.handovers[daemon] = handover
 
     def _enter_unexpected(self, event: Event[Payload]) -> None:
         """Keep a decision that no controller concludes.
@@ -188,11 +183,11 @@ class Reconciliation:
         """
         daemon = event.source.partition("@")[0]
         if type(event.data) not in self._emits.get(daemon, ()):
-            self.found.foreign += 1
+            self.findings.foreign += 1
             return
         position, settled = event.sequence, self._accounts.settled[daemon]
         if not any(voided < position and settled <= void for voided, void in self._voids):
-            self._keep(
+            self._add_difference(
                 Difference(
                     kind="unexpected",
                     position=position,
@@ -204,17 +199,17 @@ class Reconciliation:
             )
 
     def _agree(self, expected: Conclusion) -> None:
-        self._reached(expected)
+        self._mark_reached(expected)
         if self._is_compared(expected):
-            self.found.matched[expected.envelope.data.event_name] += 1
+            self.findings.matched[expected.envelope.data.event_name] += 1
 
-    def _reached(self, expected: Conclusion) -> None:
+    def _mark_reached(self, expected: Conclusion) -> None:
         self._accounts.reach(self._host[expected.by], expected.position - 1)
 
-    def _differ(self, kind: Literal["changed", "missing"], expected: Conclusion, recorded_at: int | None) -> None:
+    def _report(self, kind: Literal["changed", "missing"], expected: Conclusion, recorded_at: int | None) -> None:
         if self._is_compared(expected):
             by, position, envelope = expected
-            self._keep(
+            self._add_difference(
                 Difference(
                     kind=kind,
                     position=position,
@@ -229,48 +224,44 @@ class Reconciliation:
         at = expected.position
         return at >= self._first and not any(event <= at <= void for event, void in self._voids)
 
-    def _keep(self, difference: Difference) -> None:
-        found = self.found
+    def _add_difference(self, difference: Difference) -> None:
+        findings = self.findings
         daemon = self._daemon_of(difference)
-        handover = found.handovers.get(daemon)
+        handover = findings.handovers.get(daemon)
         if handover and difference.position < handover.position:
-            found.handovers[daemon] = handover.replace(differing=handover.differing + 1)
+            findings.handovers[daemon] = handover.replace(differing=handover.differing + 1)
             return
-        found.differing[daemon] += 1
-        found.differences.append(difference)
-        if len(found.differences) >= 2 * KEPT:
-            found.differences = self.differences()
+        findings.differing[daemon] += 1
+        findings.differences.append(difference)
+        if len(findings.differences) >= 2 * KEPT:
+            findings.differences = self.differences()
 
     def _daemon_of(self, difference: Difference) -> str:
         return self._host.get(difference.by) or difference.by.partition("@")[0]
 
     def differences(self) -> list[Difference]:
-        """Return the first differences in journal order.
-
-        At one position, an unexpected event comes first.
-        """
+        """Return the first differences in journal order. At one position, an unexpected event comes first."""
         order = sorted(
-            self.found.differences, key=lambda one: (one.position, one.kind != "unexpected", one.recorded_at or 0)
+            self.findings.differences,
+            key=lambda difference: (difference.position, difference.kind != "unexpected", difference.recorded_at or 0),
         )
         return order[:KEPT]
 
     def settle(self) -> None:
-        """Report unpublished conclusions as missing.
-
-        A conclusion is missing if its daemon has passed the cause without publishing it.
-        """
-        missing = [one for one in self._pending.values() if one.position <= self._accounts.settled[self._host[one.by]]]
-        for one in missing:
-            self._differ("missing", self._pending.pop(one.envelope.id), None)
+        """Report as missing each conclusion whose daemon has passed the cause without publishing it."""
+        settled = self._accounts.settled
+        for event_id, conclusion in list(self._pending.items()):
+            if conclusion.position <= settled[self._host[conclusion.by]]:
+                self._report("missing", self._pending.pop(event_id), None)
 
     def in_flight(self) -> tuple[Conclusion, ...]:
         """Return the conclusions that await their record, ordered by cause."""
-        waiting = (one for one in self._pending.values() if self._is_compared(one))
-        return tuple(sorted(waiting, key=lambda one: one.position))
+        waiting = (conclusion for conclusion in self._pending.values() if self._is_compared(conclusion))
+        return tuple(sorted(waiting, key=lambda conclusion: conclusion.position))
 
     def dump(self) -> bytes:
         """Settle, and return the state as JSON for ``saved``."""
         self.settle()
-        pending = [(one.by, one.position, encode(one.envelope)) for one in self.in_flight()]
+        pending = [(conclusion.by, conclusion.position, encode(conclusion.envelope)) for conclusion in self.in_flight()]
         settled, ready = dict(self._accounts.settled), self._accounts.ready
-        return _FINDINGS.dump_json(replace(self.found, pending=pending, settled=settled, ready=ready))
+        return _FINDINGS.dump_json(replace(self.findings, pending=pending, settled=settled, ready=ready))

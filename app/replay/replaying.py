@@ -1,13 +1,11 @@
-"""Replay a history and compare conclusions with the recorded ones. Pure.
-
-The history is folded through the controllers, which draw the conclusions.
-"""
+"""Replay a history through the controllers and compare their conclusions with the recorded ones. Pure."""
 
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from typing import NamedTuple, cast
 
 from pydantic import TypeAdapter
@@ -31,17 +29,11 @@ UNFOLDED_KEY: RowKey = ("replay", "unfolded")
 
 
 class ForeignCheckpoint(FlyballError):
-    """A checkpoint that the replay cannot continue from.
-
-    It belongs to another run or version, or an event was voided after the checkpoint was saved.
-    """
+    """A checkpoint of another run or version, or from before a voiding, that the replay cannot continue from."""
 
 
 class Unfolded(NamedTuple):
-    """A skipped event.
-
-    ``by`` is the reducer that failed, or the producer of an unreadable event.
-    """
+    """A skipped event. ``by`` is the reducer that failed, or the producer of an unreadable event."""
 
     position: int
     by: str
@@ -82,14 +74,11 @@ class Report:
 
 def controllers(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> tuple[Factory, ...]:
     """Return the factories of all the daemons' controllers."""
-    return cast("tuple[Factory, ...]", tuple(one for spec in daemons.values() for one in spec.controllers))
+    return cast("tuple[Factory, ...]", tuple(chain.from_iterable(spec.controllers for spec in daemons.values())))
 
 
 def state_hash(tables: Mapping[str, Mapping[str, Row]]) -> str:
-    """Return the SHA-256 of all rows.
-
-    It is over canonical JSON lines, by reducer and key.
-    """
+    """Return the SHA-256 of all rows as canonical JSON lines, by reducer and key."""
     digest = sha256()
     for name, rows in sorted(tables.items()):
         for key, row in sorted(rows.items()):
@@ -141,18 +130,15 @@ class Replay:
         folded = frozenset[type[Payload]]({RunConfigured}).union(FeedbackFold.reads, ACCOUNTS, *read)
         self._opened = frozenset(payload.event_type for payload in folded)
         self.reads: frozenset[type[Payload]] = folded | self._records.reads
-        self._kept = Outcome()
+        self._collected = Outcome()
 
     def feed(self, events: list[Event[Payload]], *, keep: bool = False) -> None:
-        """Fold events in order and reconcile them.
-
-        ``keep`` collects row changes for ``changes``.
-        """
+        """Fold events in order and reconcile them. ``keep`` collects row changes for ``changes``."""
         outcome = self._fold.feed(events)
         self._records.expect(outcome.conclusions)
-        self._unfolded += [Unfolded(one.event.sequence, one.by, one.error) for one in outcome.failures]
+        self._unfolded += [Unfolded(failure.event.sequence, failure.by, failure.error) for failure in outcome.failures]
         if keep:
-            self._kept.changed |= outcome.changed
+            self._collected.changed |= outcome.changed
         for event in events:
             self._records.enter(event)
 
@@ -162,14 +148,13 @@ class Replay:
         Events that no controller reads are a third of a journal. Their bytes are compared with the recomputed
         conclusions. Only those without an equal conclusion are decoded.
         """
-        self.feed(self._read(one for one in stored if one.type in self._opened), keep=keep)
-        for event in self._read(
-            one for one in stored if one.type not in self._opened and not self._records.settles(one)
-        ):
-            self._records.enter(event)
+        self.feed(self._read(event for event in stored if event.type in self._opened), keep=keep)
+        others = (event for event in stored if event.type not in self._opened)
+        for decoded in self._read(event for event in others if not self._records.settles(event)):
+            self._records.enter(decoded)
 
     def _read(self, stored: Iterable[Stored]) -> list[Event[Payload]]:
-        events = (one.open("replay", self._leave_out) for one in stored)
+        events = (event.open("replay", self._leave_out) for event in stored)
         return [event for event in events if event is not None]
 
     def _leave_out(self, dead: DeadLetter) -> None:
@@ -177,11 +162,11 @@ class Replay:
 
     def changes(self) -> dict[RowKey, bytes | None]:
         """Return the rows changed since the last call, ready to save."""
-        kept, self._kept = self._kept, Outcome()
+        collected, self._collected = self._collected, Outcome()
         own = {LEDGER_KEY: self._records.dump(), RUN_KEY: self._run.encode(), SCHEMAS_KEY: self._schemas}
         own[UNFOLDED_KEY] = _UNFOLDED.dump_json(self._unfolded)
         own[VOIDED_KEY] = VoidedEvents(positions=tuple(sorted(self._voids))).to_json()
-        return kept.saved() | own
+        return collected.saved() | own
 
     def tables(self) -> Mapping[str, Mapping[str, Row]]:
         """Return all rows by reducer."""
@@ -190,17 +175,17 @@ class Replay:
     def report(self, position: int) -> Report:
         """Return the result up to a position."""
         self._records.settle()
-        found = self._records.found
+        findings = self._records.findings
         return Report(
             position=position,
-            matched=dict(sorted(found.matched.items())),
-            foreign=found.foreign,
+            matched=dict(sorted(findings.matched.items())),
+            foreign=findings.foreign,
             in_flight=self._records.in_flight(),
             unfolded=tuple(self._unfolded),
             voided=tuple(sorted(self._voids)),
             differences=tuple(self._records.differences()),
-            differing=found.differing.total(),
-            handovers=tuple(sorted(found.handovers.values(), key=lambda one: one.position)),
+            differing=findings.differing.total(),
+            handovers=tuple(sorted(findings.handovers.values(), key=lambda handover: handover.position)),
             state_hash=state_hash(self.tables()),
         )
 
@@ -209,10 +194,7 @@ EVERY = 50_000
 """Events between checkpoints."""
 
 PART = 64
-"""Records read at once.
-
-They are so few that their events stay in the processor's cache until folded.
-"""
+"""Records read at once. They are so few that their events stay in the processor's cache until folded."""
 
 
 class CheckpointAhead(FlyballError):
@@ -221,10 +203,10 @@ class CheckpointAhead(FlyballError):
 
 def all_settings(reader: JournalReader) -> list[RunSettings]:
     """Return all readable settings of a run, the latest first."""
-    found = list[RunSettings]()
+    settings = list[RunSettings]()
     with suppress(ForeignSettings):  # raised after the last one if none is readable; the replay reports it
-        found.extend(past_settings(reader))
-    return found
+        settings.extend(past_settings(reader))
+    return settings
 
 
 def replay_journal(
@@ -265,9 +247,10 @@ def replay_journal(
     saved_at, types = position, frozenset(payload.event_type for payload in replay.reads)
     # All records are read, because choosing among them by their headers is slower when most of them are wanted.
     while position < end and (chunk := reader.read(position, limit=PART)).position > position:
-        stored = [one for record in chunk.records for one in stored_in(record, after=position, types=types)]
+        events = chain.from_iterable(stored_in(record, after=position, types=types) for record in chunk.records)
+        stored = [event for event in events if event.sequence <= end]
         position = min(chunk.position, end)
-        replay.feed_stored([one for one in stored if one.sequence <= end], keep=checkpoints is not None)
+        replay.feed_stored(stored, keep=checkpoints is not None)
         if checkpoints and (position - saved_at >= every or position == end):
             checkpoints.save(position, replay.changes())
             saved_at = position

@@ -26,10 +26,7 @@ from daemons.registry import daemons_of
 SOURCE = "what-if@replay"
 
 Change = Literal["missing", "added", "replaced", "changed"]
-"""Effect of other settings on a conclusion.
-
-The conclusion is gone, new, of another type, or has other content.
-"""
+"""Effect of other settings on a conclusion. The conclusion is gone, new, of another type, or has other content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +67,7 @@ class WhatIf:
         self, values: Mapping[str, Any], *, past: Sequence[RunSettings] = (), voided: Collection[int] = ()
     ) -> None:
         self._values, self._tables = values, frozenset[str]().union(*map(_tables, past))
-        others = [RunSettings.model_validate(self._changed(settings)) for settings in past]
+        others = [RunSettings.model_validate(self._change(settings)) for settings in past]
         for settings in others[:1]:
             check_controllers(settings)
         daemons = daemons_of(*past, *others)
@@ -81,47 +78,50 @@ class WhatIf:
 
     def feed(self, event: Event[Payload]) -> list[Divergence]:
         """Fold one event; return the conclusions that differ."""
-        concluded = {one.envelope.id: one for one in self._real.feed((event,)).conclusions}
-        found = list[Divergence]()
-        waiting = deque(self._altered(event))
+        concluded = {conclusion.envelope.id: conclusion for conclusion in self._real.feed((event,)).conclusions}
+        divergences = list[Divergence]()
+        waiting = deque(self._alter(event))
         while waiting:
-            for one in self._other.feed((waiting.popleft(),)).conclusions:
-                before = concluded.pop(one.envelope.id, None)
+            for conclusion in self._other.feed((waiting.popleft(),)).conclusions:
+                before = concluded.pop(conclusion.envelope.id, None)
                 if before is None:
-                    waiting.append(Event(one.envelope, event.sequence, event.recorded_us, SOURCE))
-                    found.append(_divergence("added", event, None, one))
-                elif before.envelope != one.envelope:
-                    self._instead[one.envelope.id] = one.envelope
-                    if before.envelope.subject == one.envelope.subject:
-                        same_type = type(before.envelope.data) is type(one.envelope.data)
-                        found.append(_divergence("changed" if same_type else "replaced", event, before, one))
+                    waiting.append(Event(conclusion.envelope, event.sequence, event.recorded_us, SOURCE))
+                    divergences.append(_divergence("added", event, None, conclusion))
+                elif before.envelope != conclusion.envelope:
+                    self._instead[conclusion.envelope.id] = conclusion.envelope
+                    if before.envelope.subject == conclusion.envelope.subject:
+                        same_type = type(before.envelope.data) is type(conclusion.envelope.data)
+                        kind: Change = "changed" if same_type else "replaced"
+                        divergences.append(_divergence(kind, event, before, conclusion))
                     else:  # equal ids only mean the same index under a cause: these two are unrelated
-                        found.append(_divergence("missing", event, before, None))
-                        found.append(_divergence("added", event, None, one))
+                        divergences.append(_divergence("missing", event, before, None))
+                        divergences.append(_divergence("added", event, None, conclusion))
         for before in concluded.values():
             self._instead[before.envelope.id] = None
-            found.append(_divergence("missing", event, before, None))
-        return found
+            divergences.append(_divergence("missing", event, before, None))
+        return divergences
 
-    def _altered(self, event: Event[Payload]) -> tuple[Event[Payload], ...]:
+    def _alter(self, event: Event[Payload]) -> tuple[Event[Payload], ...]:
         """Return the event under the other settings, if it would exist."""
         if event.id in self._instead:
             instead = self._instead.pop(event.id)
             return () if instead is None else (replace(event, envelope=instead),)
         if isinstance(event.data, RunConfigured):
             with suppress(ForeignSettings):
-                settings = self._changed(RunSettings.recorded(event.data.settings, event.source))
+                settings = self._change(RunSettings.recorded(event.data.settings, event.source))
                 data = event.data.replace(settings=settings)
                 return (replace(event, envelope=replace(event.envelope, data=data)),)
         return (event,)
 
-    def _changed(self, settings: RunSettings) -> dict[str, JsonValue]:
+    def _change(self, settings: RunSettings) -> dict[str, JsonValue]:
         """Return settings with those values whose tables the settings have.
 
         A run may have got a configuration or a controller later. Tables that no settings have are errors.
         """
         absent = {table for table in self._tables - _tables(settings) if f"{table}use" not in self._values}
-        return changed(settings, {key: one for key, one in self._values.items() if not key.startswith(tuple(absent))})
+        return changed(
+            settings, {key: value for key, value in self._values.items() if not key.startswith(tuple(absent))}
+        )
 
 
 def _tables(settings: RunSettings) -> frozenset[str]:

@@ -9,20 +9,20 @@ daemon knows of scenarios.
 from collections.abc import Mapping
 
 from app.scenarios import bad_data, dead_node, regression, stall
-from app.scenarios.plan import READS, Expected, Plan, Pointless, Scenario, Seen, Watch, choose, known_of
+from app.scenarios.plan import READS, Expected, ObservedStep, Plan, Pointless, Scenario, Watch, choose, views_of
 
 SCENARIOS: Mapping[str, Scenario] = {
-    one.name: one for one in (regression.SCENARIO, stall.SCENARIO, bad_data.SCENARIO, dead_node.SCENARIO)
+    scenario.name: scenario for scenario in (regression.SCENARIO, stall.SCENARIO, bad_data.SCENARIO, dead_node.SCENARIO)
 }
 
 __all__ = [
     "READS",
     "SCENARIOS",
     "Expected",
+    "ObservedStep",
     "Plan",
     "Pointless",
-    "Seen",
     "Watch",
     "choose",
-    "known_of",
+    "views_of",
 ]

@@ -1,7 +1,4 @@
-"""bad-data: a worker delivers false outcomes and is put into quarantine.
-
-The scenario plays games with the current model, and falsifies their outcomes.
-"""
+"""bad-data: a worker delivers games with falsified outcomes and is put into quarantine."""
 
 from dataclasses import replace
 
@@ -17,25 +14,25 @@ from app.events import (
     ShardRef,
     TrainingRequested,
 )
-from app.scenarios.plan import Expected, Known, Plan, Scenario
+from app.scenarios.plan import ConfigView, Expected, Plan, Scenario
 from app.store import BlobStore, Shard, get_shard, put_shard
 
 WORKER = "selfplay_worker@liar"
 
 
-def _lacks(known: Known, store: BlobStore) -> str | None:
-    if known.state.training_block is not None:
+def _lacks(view: ConfigView, store: BlobStore) -> str | None:
+    if view.state.training_block is not None:
         return "is kept from training by the quality of its data already"
-    if known.shard is None:
+    if view.shard is None:
         return "has no games to compare false ones with"
-    return None if known.model and store.has(known.model) else "has no current model in the store"
+    return None if view.model and store.has(view.model) else "has no current model in the store"
 
 
-def _plan(known: Known, store: BlobStore) -> Plan:
-    trouble = _falsely_played(known, store)
+def _plan(view: ConfigView, store: BlobStore) -> Plan:
+    trouble = _play_falsely(view, store)
     key = trouble.shard.key
     return Plan(
-        key=known.key,
+        key=view.key,
         trouble=trouble,
         expected=(
             Expected(
@@ -60,7 +57,7 @@ def _plan(known: Known, store: BlobStore) -> Plan:
                 "recovered",
                 TrainingRequested,
                 lambda event, _: key not in {shard.key for shard in event.data.shards},
-                f"It may take more games to have enough rows for a training (games.{known.key}.rows_per_training).",
+                f"It may take more games to have enough rows for a training (games.{view.key}.rows_per_training).",
             ),
         ),
         remains=f"{WORKER}, which does not exist, is in quarantine, or soon will be.",
@@ -69,20 +66,17 @@ def _plan(known: Known, store: BlobStore) -> Plan:
     )
 
 
-def _falsely_played(known: Known, store: BlobStore) -> SelfplayComplete:
-    """Play games and store them with false outcomes.
-
-    Returns the event that a worker would publish.
-    """
+def _play_falsely(view: ConfigView, store: BlobStore) -> SelfplayComplete:
+    """Play games and store them with false outcomes. Returns the event that a worker would publish."""
     from app.play.selfplay import SelfplaySpec, play_into  # imported late, because the other scenarios don't need torch
 
-    assert known.model is not None  # see _lacks
-    config = known.settings.config(known.key)
-    seed = derive_seed(known.settings.seed, known.key, "bad-data", known.shard or "")
+    assert view.model is not None  # see _lacks
+    config = view.settings.config(view.key)
+    seed = derive_seed(view.settings.seed, view.key, "bad-data", view.shard or "")
     spec = SelfplaySpec(
         store="",  # because `play_into` opens no store
         config=config,
-        model=known.model,
+        model=view.model,
         games=config.selfplay.games_per_request,
         seed=seed,
         temperature=config.selfplay.temperature,
@@ -90,12 +84,12 @@ def _falsely_played(known: Known, store: BlobStore) -> SelfplayComplete:
     )
     played = play_into(store, spec, lambda _: None)
     honest = ShardKey(played.shard)
-    key = put_shard(store, falsified(get_shard(store, honest)))
+    key = put_shard(store, falsify(get_shard(store, honest)))
     store.delete(honest)
     return SelfplayComplete(
         request_id=derive_id("bad-data", key),
         probe=False,
-        shard=ShardRef(key=key, worker=WORKER, rows=played.rows, games=played.games, model=known.model, seed=seed),
+        shard=ShardRef(key=key, worker=WORKER, rows=played.rows, games=played.games, model=view.model, seed=seed),
         opponents=(),
         temperature=spec.temperature,
         mean_length=played.mean_length,
@@ -104,7 +98,7 @@ def _falsely_played(known: Known, store: BlobStore) -> SelfplayComplete:
     )
 
 
-def falsified(shard: Shard) -> Shard:
+def falsify(shard: Shard) -> Shard:
     """Return a copy of a shard; every seat wins every finished game.
 
     Rewards agree with the outcomes, so only a replay of the games shows that the outcomes are false.

@@ -5,18 +5,18 @@ The scenario announces a worker repeatedly until a request for games is addresse
 
 from app.controllers.scheduler import WORKER_DAEMON
 from app.events import DaemonReady, DaemonStopped, NodeLost, SelfplayComplete, SelfplayRequested
-from app.scenarios.plan import Expected, Known, Plan, Scenario
+from app.scenarios.plan import ConfigView, Expected, Plan, Scenario
 from app.store import BlobStore
 
 NODE = "ghost"
 WORKER = f"{WORKER_DAEMON}@{NODE}"
 
 
-def _lacks(known: Known, store: BlobStore) -> str | None:  # noqa: ARG001 - a scenario's
-    return "has no current model yet" if known.model is None else None
+def _lacks(view: ConfigView, store: BlobStore) -> str | None:  # noqa: ARG001 - a scenario's
+    return "has no current model yet" if view.model is None else None
 
 
-def _plan(known: Known, store: BlobStore) -> Plan:  # noqa: ARG001 - a scenario's
+def _plan(view: ConfigView, store: BlobStore) -> Plan:  # noqa: ARG001 - a scenario's
     ready = DaemonReady(daemon=WORKER_DAEMON, node=NODE, position=0, capacity=1)
     return Plan(
         key=None,
@@ -37,13 +37,13 @@ def _plan(known: Known, store: BlobStore) -> Plan:  # noqa: ARG001 - a scenario'
             Expected(
                 "decided",
                 SelfplayRequested,
-                lambda event, seen: event.subject == seen[0].subject and event.data.worker != WORKER,
+                lambda event, steps: event.subject == steps[0].subject and event.data.worker != WORKER,
                 "No other worker has room.",
             ),
             Expected(
                 "recovered",
                 SelfplayComplete,
-                lambda event, seen: event.data.request_id == seen[-1].id,
+                lambda event, steps: event.data.request_id == steps[-1].id,
                 "The worker that it was asked of may be slow.",
             ),
         ),

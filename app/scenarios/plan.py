@@ -17,13 +17,10 @@ from app.events import (
 from app.store import BlobStore
 
 READS = frozenset(payload for payload in FeedbackFold.reads if payload.scope is Scope.CONFIG)
-"""Event types that ``Known`` is folded from."""
+"""Event types that ``ConfigView`` is folded from."""
 
 Stage = Literal["struck", "detected", "decided", "recovered"]
-"""Kind of a step.
-
-The trouble takes effect, is noticed, leads to a decision, or is over.
-"""
+"""Kind of a step. The trouble takes effect, is noticed, leads to a decision, or is over."""
 
 TRACED = 6
 """Generations of effects that ``flyball trace`` shows by default."""
@@ -38,7 +35,7 @@ class Pointless(FlyballError):
 
 
 @dataclass
-class Known:
+class ConfigView:
     """The scenarios' knowledge of one configuration of a run.
 
     ``promotions`` are those of its models; ``shard`` is its latest.
@@ -75,13 +72,13 @@ class Known:
             self.shard = event.data.shard.key
 
 
-def known_of(settings: RunSettings, events: Iterable[Event[Any]]) -> dict[str, Known]:
-    """Fold all events of ``READS`` into a ``Known`` for each configuration."""
-    found = {str(one.key): Known(settings, FeedbackState(config_key=one.key)) for one in settings.configs}
+def views_of(settings: RunSettings, events: Iterable[Event[Any]]) -> dict[str, ConfigView]:
+    """Fold all events of ``READS`` into a ``ConfigView`` for each configuration."""
+    views = {str(config.key): ConfigView(settings, FeedbackState(config_key=config.key)) for config in settings.configs}
     for event in events:
-        if event.subject in found:
-            found[event.subject].take(event)
-    return found
+        if event.subject in views:
+            views[event.subject].take(event)
+    return views
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +139,12 @@ class Scenario:
 
     name: str
     purpose: str
-    lacks: Callable[[Known, BlobStore], str | None]
-    plan: Callable[[Known, BlobStore], Plan]
+    lacks: Callable[[ConfigView, BlobStore], str | None]
+    plan: Callable[[ConfigView, BlobStore], Plan]
     takes_config: bool = True
 
 
-def choose(scenario: Scenario, known: Mapping[str, Known], key: str | None, store: BlobStore) -> Known:
+def choose(scenario: Scenario, views: Mapping[str, ConfigView], key: str | None, store: BlobStore) -> ConfigView:
     """Return the configuration of this key; without a key, a ready one.
 
     A ready configuration is the first that lacks nothing.
@@ -155,20 +152,17 @@ def choose(scenario: Scenario, known: Mapping[str, Known], key: str | None, stor
     Raises:
         NotReady: the configuration, or each one without a key, lacks something.
     """
-    lacking = {name: scenario.lacks(known[name], store) for name in (known if key is None else (key,))}
+    lacking = {name: scenario.lacks(views[name], store) for name in (views if key is None else (key,))}
     for name, lack in lacking.items():
         if lack is None:
-            return known[name]
+            return views[name]
     reasons = "; ".join(f"{name} {lack}" for name, lack in lacking.items())
     raise NotReady(f"{scenario.name} can't be made now: {reasons}.", hint="Let the loop run on, and try again.")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A step that was seen.
-
-    ``seconds`` is the time since the trouble. ``follows``: the trouble is among the step's causes.
-    """
+class ObservedStep:
+    """A step that was seen, ``seconds`` after the trouble; ``follows``: the trouble is among its causes."""
 
     stage: Stage
     event: Event[Any]
@@ -182,33 +176,36 @@ class Watch:
     def __init__(self, plan: Plan, trouble: Event[Any]) -> None:
         self._plan, self._trouble = plan, trouble
         self._descendants: set[str] = {trouble.id}
-        self._shown: dict[str, tuple[str, int]] = {trouble.id: (trouble.id, 0)}  # root of a trace, generations after it
-        self.seen: list[Seen] = []
+        # root of each event's trace, generations after it
+        self._trace_of: dict[str, tuple[str, int]] = {trouble.id: (trouble.id, 0)}
+        self.seen: list[ObservedStep] = []
 
     @property
     def awaited(self) -> Expected | None:
         """The step that comes next; ``None`` when all have been seen."""
         return self._plan.expected[len(self.seen)] if len(self.seen) < len(self._plan.expected) else None
 
-    def feed(self, event: Event[Any]) -> Seen | None:
+    def feed(self, event: Event[Any]) -> ObservedStep | None:
         """Read the next event; return the step if it is awaited."""
         cause = event.envelope.causationid
         if cause in self._descendants:
             self._descendants.add(event.id)
-        if cause in self._shown and self._shown[cause][1] < TRACED:
-            root, generation = self._shown[cause]
-            self._shown[event.id] = root, generation + 1
-        expected, seen = self.awaited, [seen.event for seen in self.seen]
+        if cause in self._trace_of and self._trace_of[cause][1] < TRACED:
+            root, generation = self._trace_of[cause]
+            self._trace_of[event.id] = root, generation + 1
+        expected, earlier = self.awaited, [step.event for step in self.seen]
         concerned = event.data.scope is Scope.SYSTEM or self._plan.key in (None, event.subject)
-        if expected is None or not (concerned and isinstance(event.data, expected.kind) and expected.fits(event, seen)):
+        if expected is None or not (concerned and isinstance(event.data, expected.kind)):
+            return None
+        if not expected.fits(event, earlier):
             return None
         seconds = (event.recorded_us - self._trouble.recorded_us) / 1e6
-        found = Seen(expected.stage, event, seconds, follows=event.id in self._descendants)
-        self.seen.append(found)
-        if event.id not in self._shown:  # start at its cause, whose trace shows its other effects too
+        step = ObservedStep(expected.stage, event, seconds, follows=event.id in self._descendants)
+        self.seen.append(step)
+        if event.id not in self._trace_of:  # start at its cause, whose trace shows its other effects too
             root = event.envelope.causationid or event.id
-            self._shown |= {root: (root, 0), event.id: (root, 1 if root != event.id else 0)}
-        return found
+            self._trace_of |= {root: (root, 0), event.id: (root, 1 if root != event.id else 0)}
+        return step
 
     def traces(self) -> dict[str, str]:
         """Return event ids whose traces together show every step.
@@ -216,9 +213,9 @@ class Watch:
         The value of an id names the steps in its trace. The ids are the trouble's, unless its trace shows no step, and
         those of other causes of steps.
         """
-        found: dict[str, list[str]] = {}
-        for stage, event in (("injected", self._trouble), *((seen.stage, seen.event) for seen in self.seen)):
-            found.setdefault(self._shown[event.id][0], []).append(f"{stage}: {event.data.event_name}")
-        if len(found) > 1 and len(found[self._trouble.id]) == 1:
-            del found[self._trouble.id]
-        return {root: ", ".join(steps) for root, steps in found.items()}
+        steps_by_root: dict[str, list[str]] = {}
+        for stage, event in (("injected", self._trouble), *((step.stage, step.event) for step in self.seen)):
+            steps_by_root.setdefault(self._trace_of[event.id][0], []).append(f"{stage}: {event.data.event_name}")
+        if len(steps_by_root) > 1 and len(steps_by_root[self._trouble.id]) == 1:
+            del steps_by_root[self._trouble.id]
+        return {root: ", ".join(steps) for root, steps in steps_by_root.items()}

@@ -1,7 +1,4 @@
-"""regression: a model that plays badly is made current.
-
-The scenario reverses the current model's preferences, and promotes the result with the same rating.
-"""
+"""regression: the current model, with reversed preferences and the same rating, is promoted."""
 
 import safetensors.numpy
 
@@ -15,21 +12,18 @@ from app.events import (
     RollbackRequested,
     SelfplayRequested,
 )
-from app.scenarios.plan import Expected, Known, Plan, Scenario
+from app.scenarios.plan import ConfigView, Expected, Plan, Scenario
 from app.store import NETWORK, BlobStore, get_checkpoint, put_checkpoint
 
 ENOUGH_ELO = 150.0
-"""Least Elo of the current model.
-
-A weaker model may play no worse with reversed preferences.
-"""
+"""Least Elo of the current model. A weaker model may play no worse with reversed preferences."""
 
 POLICY_HEAD = "policy_head."
 """Prefix of the tensors that score actions, in our networks."""
 
 
-def _lacks(known: Known, store: BlobStore) -> str | None:
-    promotion = known.promotion
+def _lacks(view: ConfigView, store: BlobStore) -> str | None:
+    promotion = view.promotion
     if promotion is None:
         return "has no current model yet"
     if promotion.elo < ENOUGH_ELO:
@@ -44,12 +38,12 @@ def _lacks(known: Known, store: BlobStore) -> str | None:
     return None if known_head else f"has a network of its own, without tensors {POLICY_HEAD}* to reverse"
 
 
-def _plan(known: Known, store: BlobStore) -> Plan:
-    good = known.promotion
+def _plan(view: ConfigView, store: BlobStore) -> Plan:
+    good = view.promotion
     assert good is not None  # see _lacks
-    bad = turned_round(store, good.model)
+    bad = store_reversed(store, good.model)
     return Plan(
-        key=known.key,
+        key=view.key,
         trouble=_promotion(good, bad),
         expected=(
             Expected(
@@ -68,22 +62,22 @@ def _plan(known: Known, store: BlobStore) -> Plan:
             Expected(
                 "recovered",
                 ModelDistributed,
-                lambda event, seen: event.data.model == seen[-1].data.to_model,
+                lambda event, steps: event.data.model == steps[-1].data.to_model,
                 "Does the distribution daemon run? (flyball status)",
             ),
             Expected(
                 "recovered",
                 SelfplayRequested,
-                lambda event, seen: event.data.model == seen[-1].data.model,
+                lambda event, steps: event.data.model == steps[-1].data.model,
                 "All self-play workers may be busy with other configurations.",
             ),
         ),
-        remains=f"{known.key} plays with the bad model until the watchdog notices and it is rolled back.",
+        remains=f"{view.key} plays with the bad model until the watchdog notices and it is rolled back.",
         remedy=RollbackRequested(model=bad, reason="the regression scenario is over"),
     )
 
 
-def turned_round(store: BlobStore, model: ModelHash) -> ModelHash:
+def store_reversed(store: BlobStore, model: ModelHash) -> ModelHash:
     """Store a successor of a model, with reversed preferences; return its hash.
 
     The successor has no optimiser state, because the store would remove that together with the model.

@@ -1,12 +1,9 @@
-"""stall: a configuration stops improving.
-
-The scenario sets the lowest learning rate, and restores the former one after the exploration boost.
-"""
+"""stall: a configuration stops improving at the lowest learning rate, until the former one is restored."""
 
 from app.controllers.knobs import is_turned
 from app.controllers.trend import SECONDS_PER_HOUR
 from app.events import AdaptiveParamsChanged, ExplorationBoost, HyperparameterUpdated, PlateauDetected
-from app.scenarios.plan import Expected, Known, Plan, Scenario
+from app.scenarios.plan import ConfigView, Expected, Plan, Scenario
 from app.store import BlobStore
 
 QUICK = """\
@@ -23,19 +20,19 @@ A learning model gains 10,000 Elo/h at first, and ratings of half a minute show 
 """
 
 
-def _lacks(known: Known, store: BlobStore) -> str | None:  # noqa: ARG001 - a scenario's
-    if known.model is None:
+def _lacks(view: ConfigView, store: BlobStore) -> str | None:  # noqa: ARG001 - a scenario's
+    if view.model is None:
         return "has no current model yet"
-    if not is_turned("learning_rate", known.settings, known.key):
+    if not is_turned("learning_rate", view.settings, view.key):
         return "has a fixed learning rate (games.KEY.knobs, or its backend)"
-    return "has stalled already: its exploration is boosted" if known.state.exploration_boost > 1 else None
+    return "has stalled already: its exploration is boosted" if view.state.exploration_boost > 1 else None
 
 
-def _plan(known: Known, store: BlobStore) -> Plan:  # noqa: ARG001 - a scenario's
-    stall, least = known.settings.feedback.stall, known.settings.feedback.learning_rate.minimum
-    usual = known.state.parameter("learning_rate", known.settings)
+def _plan(view: ConfigView, store: BlobStore) -> Plan:  # noqa: ARG001 - a scenario's
+    stall, least = view.settings.feedback.stall, view.settings.feedback.learning_rate.minimum
+    usual = view.state.parameter("learning_rate", view.settings)
     return Plan(
-        key=known.key,
+        key=view.key,
         trouble=_learning_rate(least, usual, "the stall scenario: learning is suppressed"),
         expected=(
             Expected(
@@ -69,7 +66,7 @@ def _plan(known: Known, store: BlobStore) -> Plan:  # noqa: ARG001 - a scenario'
         ),
         least_seconds=(stall.window_hours + stall.boost_hours) * SECONDS_PER_HOUR,
         shorten=QUICK,
-        remains=f"Where exploration of {known.key} was boosted it stays so for {stall.boost_hours:g} h, and longer "
+        remains=f"Where exploration of {view.key} was boosted it stays so for {stall.boost_hours:g} h, and longer "
         "while its ratings show a stall.",
         remedy=_learning_rate(usual, least, "the stall scenario is over"),
         remedy_after=2,

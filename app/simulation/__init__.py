@@ -1,7 +1,7 @@
 """Closed-loop simulation: real controllers, a modelled cluster, virtual time (ADR-020)."""
 
 from app.simulation.arms import ALL, ARMS, NONE, arm_settings, arms_of, daemons_of_arm
-from app.simulation.comparing import ArmSummary, Interval, Task, plot, run_tasks, summarise
+from app.simulation.comparing import ArmSummary, Interval, SimulationTask, plot, run_tasks, summarise
 from app.simulation.planning import ClusterPlan, Sizing, make_plan
 from app.simulation.scoreboard import RunResult, Scoreboard
 from app.simulation.settings import BadPlant, MachineProcesses, PlantSettings, load_plant, planned, simulated
@@ -22,8 +22,8 @@ __all__ = [
     "RunResult",
     "Scoreboard",
     "Simulation",
+    "SimulationTask",
     "Sizing",
-    "Task",
     "arm_settings",
     "arms_of",
     "daemons_of_arm",

@@ -18,10 +18,7 @@ Happening = Callable[[int], Envelopes]
 
 
 class Appointment(NamedTuple):
-    """A scheduled happening.
-
-    ``number`` orders simultaneous appointments.
-    """
+    """A scheduled happening. ``number`` orders simultaneous appointments."""
 
     at_us: int
     number: int
@@ -38,19 +35,13 @@ class Agenda:
         self._heap: list[Appointment] = []
 
     def enter(self, seconds: float, source: str, happening: Happening) -> None:
-        """Schedule a happening ``seconds`` from now.
-
-        Negative ``seconds`` mean now. ``source`` is the daemon that publishes.
-        """
+        """Schedule a happening of daemon ``source`` in ``seconds`` from now; negative ``seconds`` mean now."""
         self._entered += 1
         at_us = self.now_us + max(0, round(seconds * SECOND_US))
         heappush(self._heap, Appointment(at_us, self._entered, source, happening))
 
     def next_until(self, end_us: int) -> Appointment | None:
-        """Advance to the next appointment and return it.
-
-        Without an appointment up to ``end_us``, advance to ``end_us`` and return None.
-        """
+        """Advance to the next appointment and return it; without one, advance to ``end_us`` and return None."""
         if not self._heap or self._heap[0].at_us > end_us:
             self.now_us = end_us
             return None

@@ -42,14 +42,14 @@ def _without(*left_out: type[Hosted]) -> Arm:
     baselines = dict(BASELINES)
     if TrainingTrigger not in left_out:
         baselines[SelfplayScheduler] = UniformBesideTrigger
-    kept = (baselines.get(one) if one in left_out else one for one in CONTROLLERS)
-    return tuple(controller for controller in kept if controller is not None)
+    replaced = (baselines.get(kind) if kind in left_out else kind for kind in CONTROLLERS)
+    return tuple(controller for controller in replaced if controller is not None)
 
 
 ARMS: Mapping[str, Arm] = {
     ALL: CONTROLLERS,
     NONE: _without(*CONTROLLERS),
-    **{f"without {one.name}": _without(one) for one in CONTROLLERS},
+    **{f"without {controller.name}": _without(controller) for controller in CONTROLLERS},
 }
 """The arms of built-in controllers."""
 
@@ -57,37 +57,35 @@ ARMS: Mapping[str, Arm] = {
 def arms_of(settings: RunSettings) -> Mapping[str, Arm]:
     """Return the arms of a run.
 
-    They are those of ``ARMS``, with the user's own controllers added, and one arm without each own controller. The arm
-    without controllers has none of the user's own either.
+    They are those of ``ARMS``, with user-defined controllers added, and one arm without each of them. The arm
+    without controllers has none of these either.
     """
     own = own_controllers([settings])
     arms = {name: arm if name == NONE else (*arm, *own) for name, arm in ARMS.items()}
-    without = {f"without {one.name}": tuple(other for other in arms[ALL] if other is not one) for one in own}
+    without = {f"without {removed.name}": tuple(kind for kind in arms[ALL] if kind is not removed) for removed in own}
     return arms | without
 
 
 def arm_settings(settings: RunSettings, arm: Arm, seed: int) -> RunSettings:
     """Return the settings of an arm's run with a seed.
 
-    Controllers of the user's own that are not in the arm are taken out, so that the built-in ones set the parameters
+    User-defined controllers that are not in the arm are taken out, so that the built-in ones set the parameters
     that the user's would set. Parameters that a backend does not understand are taken out, too.
     """
-    hosted = {one.name for one in arm}
+    hosted = {controller.name for controller in arm}
     own = {name: table for name, table in settings.controllers.items() if name in hosted}
     return understood(settings.replace(seed=seed, controllers=own))
 
 
 def daemons_of_arm(arm: Arm) -> Mapping[str, DaemonSpec]:
-    """Return all daemons with an arm's controllers.
-
-    A baseline runs in the daemon of the controller it replaces.
-    """
-    replaced = {baseline: one for one, baseline in BASELINES.items()}
+    """Return all daemons with an arm's controllers. A baseline runs in the daemon of the controller it replaces."""
+    replaced = {baseline: controller for controller, baseline in BASELINES.items()}
     replaced[UniformBesideTrigger] = SelfplayScheduler
 
-    def hosts(spec: DaemonSpec, one: type[Hosted]) -> bool:
-        return spec.hosts_own if own_name(one) else replaced.get(one, one) in spec.controllers
+    def hosts(spec: DaemonSpec, controller: type[Hosted]) -> bool:
+        return spec.hosts_own if own_name(controller) else replaced.get(controller, controller) in spec.controllers
 
     return {
-        name: replace(spec, controllers=tuple(one for one in arm if hosts(spec, one))) for name, spec in DAEMONS.items()
+        name: replace(spec, controllers=tuple(controller for controller in arm if hosts(spec, controller)))
+        for name, spec in DAEMONS.items()
     }

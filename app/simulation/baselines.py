@@ -123,10 +123,7 @@ class Learner(Row, frozen=True):
 
 
 class TrainAlways(Controller):
-    """Requests a training once the model has enough rows.
-
-    Rows of any quality count. Training never pauses.
-    """
+    """Requests a training once the model has enough rows. Rows of any quality count. Training never pauses."""
 
     name: ClassVar[str] = "TrainAlways"
     row: ClassVar[type[Learner]] = Learner
@@ -135,7 +132,8 @@ class TrainAlways(Controller):
     @handles(RunConfigured)
     def run_configured(self, rows: Mapping[str, Learner], event: Event[RunConfigured], states: States) -> Step[Learner]:
         """Request the initial model of each new configuration."""
-        new: dict[str, Learner | None] = {one.key: Learner() for one in self.settings.configs if one.key not in rows}
+        keys = [config.key for config in self.settings.configs if config.key not in rows]
+        new: dict[str, Learner | None] = {key: Learner() for key in keys}
         return Step(new, tuple(self._request(Learner(), state_of(states, key)) for key in new))
 
     @handles(
@@ -150,10 +148,7 @@ class TrainAlways(Controller):
         TrainingIntensityChanged,
     )
     def train(self, rows: Mapping[str, Learner], event: Event[Payload], states: States) -> Step[Learner]:
-        """Apply an event to a configuration.
-
-        A training is requested if the configuration has enough rows.
-        """
+        """Apply an event to a configuration. A training is requested if the configuration has enough rows."""
         row, state, data = rows.get(event.subject), state_of(states, event.subject), event.data
         if row is None:
             return Step()
@@ -166,8 +161,8 @@ class TrainAlways(Controller):
         needed = rows_needed(state, self.settings) or most_rows(state, self.settings)
         if state.lineage.busy or sum(shard.rows for shard in row.shards) < needed:
             return Step({event.subject: row})
-        asked = row.replace(trainings=row.trainings + 1)
-        return Step({event.subject: asked.replace(shards=())}, (self._request(asked, state),))
+        requested = row.replace(trainings=row.trainings + 1)
+        return Step({event.subject: requested.replace(shards=())}, (self._request(requested, state),))
 
     def _request(self, row: Learner, state: FeedbackState) -> Emission:
         base = state.lineage.distributed
@@ -184,7 +179,7 @@ class TrainAlways(Controller):
 
 def _fresh(state: FeedbackState, settings: RunSettings, shards: tuple[ShardRef, ...]) -> tuple[ShardRef, ...]:
     """Return the shards that a training may use, as TrainingTrigger keeps them."""
-    return latest_shards(state, settings, tuple([one for one in shards if is_fresh(state, settings, one.model)]))
+    return latest_shards(state, settings, tuple([shard for shard in shards if is_fresh(state, settings, shard.model)]))
 
 
 class FreshRows(Row, frozen=True):
@@ -199,10 +194,7 @@ class FreshRows(Row, frozen=True):
     requested: int = 0
 
     def lacking(self, state: FeedbackState, settings: RunSettings) -> bool:
-        """Return whether to request more rows.
-
-        While training is paused, there is one request at a time.
-        """
+        """Return whether to request more rows. While training is paused, there is one request at a time."""
         if state.lineage.distributed is None:
             return False
         needed, rows = rows_needed(state, settings), sum(shard.rows for shard in self.shards)
@@ -244,10 +236,7 @@ class UniformAllocation:
         self.queue = list(row.queue) if row else []
 
     def config(self, key: str) -> FreshRows:
-        """Return a configuration's row, empty if it is new.
-
-        Decisions may precede a configuration's first model.
-        """
+        """Return a configuration's row, empty if it is new. Decisions may precede a configuration's first model."""
         return self.configs.get(key) or FreshRows()
 
     def update(self, key: str, config: FreshRows) -> None:
@@ -265,9 +254,9 @@ class UniformAllocation:
     def drop_shards(self, worker: str) -> None:
         """Drop a worker's shards."""
         for key, config in self.configs.items():
-            kept = tuple([shard for shard in config.shards if shard.worker != worker])
-            if kept != config.shards:
-                self.update(key, config.replace(shards=kept))
+            others = tuple([shard for shard in config.shards if shard.worker != worker])
+            if others != config.shards:
+                self.update(key, config.replace(shards=others))
 
     def release(self, worker: str) -> None:
         """Free a worker and remove its lease."""
@@ -335,10 +324,7 @@ class UniformScheduler(Controller):
         return Step({self.name: allocation.row()}, emissions)
 
     def _sweep(self, allocation: UniformAllocation, now_us: int) -> None:
-        """Give up requests with an expired lease.
-
-        Their workers stay busy until they answer.
-        """
+        """Give up requests with an expired lease. Their workers stay busy until they answer."""
         limit = self.settings.feedback.scheduler.lease_seconds * US
         for lease in allocation.leases.values():
             if lease and now_us - lease.at_us >= limit:

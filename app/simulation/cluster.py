@@ -94,8 +94,9 @@ class SimulatedNode:
     @property
     def services(self) -> list[Service]:
         """All requests so far; those that run or wait now come last."""
-        running = [Service(one.queued_us, one.started_us, None) for one in self._playing.values()]
-        waiting = [Service(one.recorded_us, None, None) for one in self._requests if one.id not in self._playing]
+        running = [Service(request.queued_us, request.started_us, None) for request in self._playing.values()]
+        idle = (request for request in self._requests if request.id not in self._playing)
+        waiting = [Service(request.recorded_us, None, None) for request in idle]
         return [*self._ended, *running, *waiting]
 
     def boot(self) -> None:
@@ -127,10 +128,7 @@ class SimulatedNode:
         return self._publish(now_us, started, DaemonReady(**self._daemon, position=0, capacity=self.processes))
 
     def _die(self, _: int) -> Envelopes:
-        """Stop without an event.
-
-        The next start repeats the requests under way from their beginning.
-        """
+        """Stop without an event. The next start repeats the requests under way from their beginning."""
         self._alive = False
         self._stop_playing()
         for station in self._stations:
@@ -185,19 +183,18 @@ class SimulatedNode:
 
 
 class Cluster:
-    """Answers requests with facts.
-
-    Games are played on ``nodes``; all other jobs run at the ``stations`` of their kinds.
-    """
+    """Answers requests with facts: games are played on ``nodes``, all other jobs run at ``stations``."""
 
     def __init__(self, settings: RunSettings, world: World, agenda: Agenda) -> None:
         distribution = world.plant.time.distribution
 
         def station(kind: StationKind, daemon: str, worker: Callable[..., Any], compute: JobModel) -> Station:
             place = WorkerPlace(f"{daemon}@{HEAD}", HEAD, store="")
-            number = {one: getattr(processes_of(one, world), kind) for one in machines} if kind in SCALED else {HEAD: 1}
+            number = {HEAD: 1}
+            if kind in SCALED:
+                number = {machine: getattr(processes_of(machine, world), kind) for machine in machines}
             if kind == "evaluation":
-                number |= {f"evaluator{one}": 1 for one in range(world.plant.cluster.evaluators)}
+                number |= {f"evaluator{index}": 1 for index in range(world.plant.cluster.evaluators)}
             return Station(
                 partial(worker, place=place),
                 settings,

@@ -1,7 +1,4 @@
-"""Compare arms over several seeds.
-
-All arms of a seed have the same troubles and learning curves, so that their results can be paired.
-"""
+"""Compare arms over several seeds, with the same troubles and learning curves, to pair the results."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +19,7 @@ RESAMPLES = 4000
 PERCENTILES_95 = (2.5, 97.5)
 
 
-class Task(Settings):
+class SimulationTask(Settings):
     """One run to simulate: an arm, a seed, and the settings."""
 
     settings: RunSettings
@@ -33,10 +30,7 @@ class Task(Settings):
 
 
 class Interval(Settings):
-    """A mean over seeds with its 95% interval.
-
-    The bounds need two seeds; they are None for one.
-    """
+    """A mean over seeds with its 95% interval. The bounds need two seeds; they are None for one."""
 
     mean: float
     lower: float | None
@@ -78,7 +72,7 @@ class ArmSummary(Settings):
     floor: float | None
 
 
-def run_task(task: Task) -> RunResult:
+def run_task(task: SimulationTask) -> RunResult:
     """Simulate one run, and return its figures."""
     simulation = Simulation(task.settings, task.plant, arms_of(task.settings)[task.arm], task.seed, task.seconds)
     scoreboard = Scoreboard(simulation.world, [config.key for config in task.settings.configs])
@@ -89,10 +83,10 @@ def run_task(task: Task) -> RunResult:
 
 def run_job(spec: JsonObject, _: Report) -> JsonObject:
     """Simulate one run as a job of an engine; see ``run_task``."""
-    return run_task(Task.model_validate(spec)).model_dump(mode="json")
+    return run_task(SimulationTask.model_validate(spec)).model_dump(mode="json")
 
 
-def run_tasks(tasks: Sequence[Task], jobs: int, on_result: Callable[[RunResult], None]) -> list[RunResult]:
+def run_tasks(tasks: Sequence[SimulationTask], jobs: int, on_result: Callable[[RunResult], None]) -> list[RunResult]:
     """Simulate ``jobs`` runs at once; a failure ends the others.
 
     Returns the results in the order of the tasks; ``on_result`` receives each when it is finished.
@@ -104,8 +98,8 @@ def run_tasks(tasks: Sequence[Task], jobs: int, on_result: Callable[[RunResult],
             on_result(results[-1])
         return results
     function, specs = f"{run_job.__module__}:{run_job.__name__}", [task.model_dump(mode="json") for task in tasks]
-    found = run_coroutine(spread(function, specs, jobs, lambda result: on_result(RunResult.model_validate(result))))
-    return [RunResult.model_validate(result) for result in found]
+    work = spread(function, specs, jobs, lambda result: on_result(RunResult.model_validate(result)))
+    return [RunResult.model_validate(result) for result in run_coroutine(work)]
 
 
 def summarise(results: Sequence[RunResult]) -> list[ArmSummary]:
@@ -138,13 +132,13 @@ def _summary(runs: Mapping[int, RunResult], baseline: Mapping[int, RunResult] | 
         games_to_regain=sum(r.regained_games for r in regressions) / regained if regained else None,
         false_regressions=sum(r.false_alarms for r in regressions),
         rated_games=sum(r.rated_games for r in regressions),
-        rollback_seconds=max(_known(r.rollback_seconds for r in regressions), default=None),
-        daily_floor=min(_known(r.daily_floor for r in every), default=None),
-        floor=min(_known(r.floor for r in every), default=None),
+        rollback_seconds=max(_not_none(r.rollback_seconds for r in regressions), default=None),
+        daily_floor=min(_not_none(r.daily_floor for r in every), default=None),
+        floor=min(_not_none(r.floor for r in every), default=None),
     )
 
 
-def _known(values: Iterable[float | None]) -> list[float]:
+def _not_none(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 

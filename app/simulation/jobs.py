@@ -40,10 +40,7 @@ LENGTH_SD = 0.03
 
 
 def play(world: World, node: NodeTruth, config: GameConfig, job: Job[SelfplayRequested], now_us: int) -> Computed:
-    """Model ``app.play.selfplay`` on a node.
-
-    The shard's true quality is added to ``world``.
-    """
+    """Model ``app.play.selfplay`` on a node. The shard's true quality is added to ``world``."""
     if node.severity("failing", now_us):
         return Computed(FAILURE_SECONDS, FlyballError("The modelled node fails."))
     request, plant = job.request, world.plant
@@ -75,10 +72,7 @@ def play(world: World, node: NodeTruth, config: GameConfig, job: Job[SelfplayReq
 
 
 def own_share(request: SelfplayRequested, players: int) -> float:
-    """Return the share of seats that the model itself plays.
-
-    Only these seats give rows.
-    """
+    """Return the share of seats that the model itself plays. Only these seats give rows."""
     others = sum(
         lineup.games * sum(opponent != request.model for opponent in lineup.opponents) for lineup in request.lineups
     )
@@ -139,10 +133,7 @@ def train(world: World, job: Job[TrainingRequested], now_us: int) -> Computed:
 
 
 def evaluate(world: World, job: Job[Any], now_us: int) -> Computed:  # noqa: ARG001 - as all models of jobs
-    """Model ``app.play.matches``.
-
-    Every game's result is drawn from the difference in true strength.
-    """
+    """Model ``app.play.matches``. Every game's result is drawn from the difference in true strength."""
     key, players = job.cause.subject or "", job.parts[0]["config"]["players"]
     rng, curve = world.rng("gauntlets", key), world.plant.curve(key)
     opponents: tuple[Opponent, ...] = job.context["opponents"]
@@ -154,7 +145,7 @@ def evaluate(world: World, job: Job[Any], now_us: int) -> Computed:  # noqa: ARG
         difference = world.difference(job.request.model, opponent.model)
         if opponent.name == HEURISTIC:
             difference -= curve.heuristic
-        wins, draws, losses = played(difference, opponent.games, curve.draws, rng)
+        wins, draws, losses = draw_results(difference, opponent.games, curve.draws, rng)
         scores: NDArray[np.float64] = rng.permutation(np.repeat((1.0, 0.5, 0.0), (wins, draws, losses)))  # [G]
         result: Json = {
             "opponent": opponent.name,
@@ -175,7 +166,7 @@ def evaluate(world: World, job: Job[Any], now_us: int) -> Computed:  # noqa: ARG
     return Computed(seconds, {"results": results, "lost_games": 0, "seconds": seconds})
 
 
-def played(difference: float, games: int, draws: float, rng: Generator) -> tuple[int, int, int]:
+def draw_results(difference: float, games: int, draws: float, rng: Generator) -> tuple[int, int, int]:
     """Draw the numbers of wins, draws and losses between two players.
 
     The first player is ``difference`` Elo stronger. The expected score is the logistic model's. The share of drawn

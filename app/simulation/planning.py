@@ -1,7 +1,4 @@
-"""Plan a cluster: the fewest processes and the useful nodes.
-
-The processes are the fewest whose jobs do not wait long.
-"""
+"""Plan a cluster: the fewest processes whose jobs do not wait long, and the useful nodes."""
 
 from collections.abc import Callable, Mapping
 from math import ceil
@@ -70,10 +67,7 @@ def default_hours(settings: RunSettings, plant: PlantSettings) -> float:
 
 
 def too_slow(load: ClusterLoad, most_wait: float) -> list[StationKind]:
-    """Return the kinds whose jobs wait longer than ``most_wait`` loops.
-
-    The wait is the 95th percentile.
-    """
+    """Return the kinds whose jobs wait longer than ``most_wait`` loops. The wait is the 95th percentile."""
     return [kind for kind in SCALED if load.kind(kind).wait_95_seconds > most_wait * load.loop_seconds]
 
 
@@ -92,7 +86,7 @@ class Planner:
             settings = self._settings.replace(selfplay_workers=tuple(workers(nodes)))
             plant = self._plant.replace(cluster=cluster)
             load = self.loads[cluster, nodes] = measured_load(settings, plant, self._seed, self._hours * HOUR_SECONDS)
-            busy = ", ".join(f"{one.kind} {one.processes} ({one.busy:.0%} busy)" for one in load.kinds)
+            busy = ", ".join(f"{kind.kind} {kind.processes} ({kind.busy:.0%} busy)" for kind in load.kinds)
             self._say(f"{nodes} nodes: {busy}")
         return self.loads[cluster, nodes]
 
@@ -105,7 +99,7 @@ class Planner:
         """
         load = most = self.load(cluster, nodes)
         if load.bottleneck == SELFPLAY:
-            others = max(one.busy for one in load.kinds if one.kind != SELFPLAY)
+            others = max(kind.busy for kind in load.kinds if kind.kind != SELFPLAY)
             most = self.load(cluster, ceil(nodes * min(MOST_GROWTH, max(1.0, 1 / others))))
         few, enough = 0, most.nodes
         while few < enough:
@@ -114,7 +108,7 @@ class Planner:
                 enough = middle
             else:
                 few = middle + 1
-        processes: dict[str, int] = {one.kind: one.processes for one in load.kinds}
+        processes: dict[str, int] = {kind.kind: kind.processes for kind in load.kinds}
         return Sizing(processes=processes, load=load, useful_nodes=enough)
 
 
@@ -153,18 +147,15 @@ def make_plan(
             fewer = counts | {kind: counts[kind] - 1}
             if fewer[kind] and not too_slow(load_with(fewer), most_wait):
                 counts, shrinking = fewer, True
-    given = planner.sizing(plant.cluster, nodes)
+    configured = planner.sizing(plant.cluster, nodes)
     needed = planner.sizing(with_counts(plant.cluster, counts), nodes)
     return ClusterPlan(
-        seed=seed, hours=hours, most_wait=most_wait, simulations=len(planner.loads), given=given, needed=needed
+        seed=seed, hours=hours, most_wait=most_wait, simulations=len(planner.loads), given=configured, needed=needed
     )
 
 
 def with_counts(cluster: ClusterSettings, counts: ProcessCounts) -> ClusterSettings:
-    """Return a cluster with these processes.
-
-    No node's death removes any of them.
-    """
+    """Return a cluster with these processes. No node's death removes any of them."""
     node = MachineProcesses(selfplay=cluster.node.selfplay, inspection=0, training=0, evaluation=0)
     head = cluster.head.replace(inspection=counts["inspection"], training=counts["training"], evaluation=1)
     return cluster.replace(head=head, node=node, evaluators=counts["evaluation"] - 1)

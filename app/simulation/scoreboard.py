@@ -1,7 +1,4 @@
-"""Scoreboard of a simulated run: its events compared with the truth.
-
-Controllers never see the truth.
-"""
+"""Scoreboard of a simulated run: its events compared with the truth. Controllers never see the truth."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -138,7 +135,7 @@ class Scoreboard:
                 for case in account.open_cases:
                     case.noticed = True
             case ModelPromoted(model=model):
-                self._promoted(account, model)
+                self._enter_promotion(account, model)
             case ModelRolledBack(to_model=model):
                 account.rollback_seconds.append((event.recorded_us - account.evaluated_us) / SECOND_US)
                 truth = self.truth(model)
@@ -146,13 +143,13 @@ class Scoreboard:
                 for case in account.open_cases:
                     case.rolled_back = case.over = case.number not in truth.planted
 
-    def _promoted(self, account: Account, model: ModelHash) -> None:
+    def _enter_promotion(self, account: Account, model: ModelHash) -> None:
         before, truth = self.truth(account.current), self.truth(model)
         if account.current is None:
             account.initial = truth.skill
         account.current, account.best = model, max(account.best, truth.trend)
-        known = {case.number for case in account.cases}
-        account.cases += [Case(number, before.trend) for number in truth.planted if number not in known]
+        numbers = {case.number for case in account.cases}
+        account.cases += [Case(number, before.trend) for number in truth.planted if number not in numbers]
         account.rate(self._waiting_games.pop(model, 0))
         for case in account.open_cases:
             case.over = case.number not in truth.planted or truth.trend >= case.before
@@ -266,10 +263,7 @@ def regression_figures(accounts: Sequence[Account]) -> RegressionFigures:
 
 
 def least_share(accounts: Sequence[Account], hours: range) -> float | None:
-    """Return the least share of worker time of any account.
-
-    1 is an equal share, ``None`` means no work.
-    """
+    """Return the least share of worker time of any account. 1 is an equal share, ``None`` means no work."""
     spent = [sum(account.node_seconds.get(hour, 0.0) for hour in hours) for account in accounts]
     return min(spent) / sum(spent) * len(spent) if sum(spent) else None
 
@@ -296,5 +290,5 @@ def run_result(
         regressions=regression_figures(accounts),
         daily_floor=min(daily, default=None),
         floor=least_share(accounts, range(hours)),
-        unfolded=tuple(f"{one.by} at {one.event.sequence}: {one.error}" for one in failures),
+        unfolded=tuple(f"{failure.by} at {failure.event.sequence}: {failure.error}" for failure in failures),
     )

@@ -36,10 +36,7 @@ Shares = Annotated[tuple[float, float], AfterValidator(_ascending)]
 
 
 class BadPlant(FlyballError):
-    """Unusable plant file.
-
-    The message names the file and, if one is wrong, the key.
-    """
+    """Unusable plant file. The message names the file and, if one is wrong, the key."""
 
 
 class JobTimes(Settings):
@@ -75,10 +72,7 @@ class TimeSettings(Settings):
 
 
 class MachineProcesses(Settings):
-    """Processes of one machine by kind of job.
-
-    As in ``deployment.processes``; 0 means that the machine has no such daemon.
-    """
+    """Processes of one machine by kind of job, as in ``deployment.processes``; 0: it has no such daemon."""
 
     selfplay: int = Field(ge=0)
     inspection: int = Field(ge=0)
@@ -122,10 +116,7 @@ class LearningSettings(Settings):
 
 
 class PlateauSettings(Settings):
-    """Plateaus, where learning gets stuck, and the rate of escapes.
-
-    See ``escape_chance``.
-    """
+    """Plateaus, where learning gets stuck, and the rate of escapes. See ``escape_chance``."""
 
     per_config: float = NonNegative
     lowest: float = Probability
@@ -208,17 +199,14 @@ class PlantSettings(Settings):
     configs: dict[str, CurveSettings]
 
     def curve(self, key: str) -> CurveSettings:
-        """Return a configuration's learning curve.
-
-        It is the default curve if the file has none for the configuration.
-        """
+        """Return a configuration's learning curve, by default the file's default curve."""
         return self.configs.get(key, self.default)
 
 
-def load_plant(path: Path | None = None, known: Collection[str] = GAMES) -> PlantSettings:
+def load_plant(path: Path | None = None, keys: Collection[str] = GAMES) -> PlantSettings:
     """Read a plant file; without a path, the one shipped with Flyball.
 
-    Raises ``BadPlant``, also if the file has a curve for a configuration that is not in ``known``.
+    Raises ``BadPlant``, also if the file has a curve for a configuration that is not in ``keys``.
     """
     where = path or files("app.simulation") / "plant.toml"
     try:
@@ -232,31 +220,28 @@ def load_plant(path: Path | None = None, known: Collection[str] = GAMES) -> Plan
         raise _refusal(error, where) from error
     except ValueError as error:
         raise BadPlant(f"{where} cannot be read: {error}.", hint="It has to be TOML, in UTF-8.") from error
-    if (unknown := next((key for key in plant.configs if key not in known), None)) is not None:
-        raise _unknown(("configs", unknown), known, where)
+    if (unknown := next((key for key in plant.configs if key not in keys), None)) is not None:
+        raise _unknown_setting(("configs", unknown), keys, where)
     return plant
 
 
 def _refusal(error: ValidationError, where: Path | Traversable) -> BadPlant:
-    """Return the error to report.
-
-    Unknown settings come first, because a misspelt setting is also missing.
-    """
+    """Return the error to report. Unknown settings come first, because a misspelt setting is also missing."""
     errors = error.errors(include_url=False, include_input=False)
-    unknown = next((one["loc"] for one in errors if one["type"] == "extra_forbidden"), None)
+    unknown = next((problem["loc"] for problem in errors if problem["type"] == "extra_forbidden"), None)
     if unknown is None:
         key = ".".join(map(str, errors[0]["loc"]))
         return BadPlant(f"{key} in {where}: {errors[0]['msg']}.", hint="Compare it with app/simulation/plant.toml.")
     table: Any = PlantSettings
     for name in unknown[:-1]:
         table = get_args(table)[1] if get_origin(table) is dict else table.model_fields[name].annotation
-    return _unknown(tuple(map(str, unknown)), table.model_fields, where)
+    return _unknown_setting(tuple(map(str, unknown)), table.model_fields, where)
 
 
-def _unknown(loc: Sequence[str], known: Collection[str], where: Path | Traversable) -> BadPlant:
+def _unknown_setting(loc: Sequence[str], names: Collection[str], where: Path | Traversable) -> BadPlant:
     *tables, name = loc
-    near = get_close_matches(name, known, n=1)
-    hint = f"Did you mean {'.'.join((*tables, near[0]))}?" if near else f"There are: {', '.join(sorted(known))}."
+    near = get_close_matches(name, names, n=1)
+    hint = f"Did you mean {'.'.join((*tables, near[0]))}?" if near else f"There are: {', '.join(sorted(names))}."
     return BadPlant(f"Unknown setting {'.'.join(loc)!r} in {where}.", hint=hint)
 
 
@@ -274,19 +259,13 @@ PLAYED_ALONE = {f"league.matchmaking.{name}": value for name, value in MATCHMAKI
 
 
 def simulated(nodes: int, keys: Sequence[ConfigKey]) -> dict[str, Any]:
-    """Return presets for a comparison of arms.
-
-    The keys are dotted keys of ``flyball.toml``.
-    """
+    """Return presets for a comparison of arms. The keys are dotted keys of ``flyball.toml``."""
     rows = {f"games.{key}.rows_per_training": ROWS_PER_TRAINING for key in keys}
     return {**planned(nodes), "configs": list(keys), **rows}
 
 
 def planned(nodes: int) -> dict[str, Any]:
-    """Return presets for a plan, by dotted key of ``flyball.toml``.
-
-    The configurations stay as set.
-    """
+    """Return presets for a plan, by dotted key of ``flyball.toml``. The configurations stay as set."""
     return {**PACE, **PLAYED_ALONE, "selfplay_workers": workers(nodes)}
 
 

@@ -22,23 +22,20 @@ Listener = Callable[[Event[Payload]], None]
 
 
 class VirtualBroker:
-    """Records envelopes as the broker does.
-
-    Positions are gapless from 1, time never decreases, and envelopes with known ids are dropped.
-    """
+    """Records envelopes with new ids as the broker does: gapless positions from 1, times that never decrease."""
 
     def __init__(self) -> None:
         self.head = 0
         self.recorded_us = 0
-        self._known: set[str] = set()
+        self._recorded_ids: set[str] = set()
 
     def record(self, envelopes: Sequence[Envelope[Payload]], now_us: int, source: str) -> list[Event[Payload]]:
         """Record the envelopes with new ids, and return them as events."""
         events = []
         self.recorded_us = max(self.recorded_us, now_us)
         for envelope in envelopes:
-            if envelope.id not in self._known:
-                self._known.add(envelope.id)
+            if envelope.id not in self._recorded_ids:
+                self._recorded_ids.add(envelope.id)
                 self.head += 1
                 events.append(Event(envelope, self.head, self.recorded_us, source))
         return events
@@ -67,11 +64,8 @@ class Simulation:
         self.continue_until(self.end_us)
 
     def start(self) -> None:
-        """Schedule the first events.
-
-        They are the event with the settings, the first tick and the nodes' starts.
-        """
-        self.agenda.enter(0, BROKER, self._configured)
+        """Schedule the first events: the event with the settings, the first tick and the nodes' starts."""
+        self.agenda.enter(0, BROKER, self._configure)
         self.agenda.enter(self.settings.tick_seconds, BROKER, self._tick)
         self.cluster.boot()
 
@@ -91,7 +85,7 @@ class Simulation:
         if concluded := outcome.envelopes:
             self.agenda.enter(self.world.plant.time.latency, CONTROLLERS, lambda _: concluded)
 
-    def _configured(self, now_us: int) -> Sequence[Envelope[Payload]]:
+    def _configure(self, now_us: int) -> Sequence[Envelope[Payload]]:
         run_id, settings = derive_id("simulation", self.settings.seed), self.settings.model_dump(mode="json")
         return self._envelope(RunConfigured(run_id=run_id, settings=settings), now_us)
 

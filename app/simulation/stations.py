@@ -43,10 +43,7 @@ class Waiting(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A job on a machine, since ``started_us``.
-
-    ``processes`` processes do its parts.
-    """
+    """A job on a machine, since ``started_us``. ``processes`` processes do its parts."""
 
     job: Job[Any]
     machine: str
@@ -101,7 +98,7 @@ class Station:
         self._source, self._agenda, self._compute = source, agenda, compute
         self._processes, self._spreads = processes, spreads
         self._lost: set[str] = set()
-        self._wanted: dict[str, dict[EventId, Job[Any]]] = {}  # by key of the worker's row
+        self._jobs_by_row: dict[str, dict[EventId, Job[Any]]] = {}  # by key of the worker's row
         self._waiting: dict[EventId, Waiting] = {}
         self._running: dict[EventId, Running] = {}
         self._computed: dict[EventId, Computed] = {}
@@ -115,25 +112,22 @@ class Station:
     @property
     def services(self) -> list[Service]:
         """All jobs so far; those that run or wait now come last."""
-        running = [one.until(None) for one in self._running.values()]
-        waiting = [Service(one.queued_us, None, None, urgent=is_urgent(one.job)) for one in self._waiting.values()]
+        running = [entry.until(None) for entry in self._running.values()]
+        waiting = [Service(queued_us, None, None, urgent=is_urgent(job)) for job, queued_us in self._waiting.values()]
         return [*self.ended, *running, *waiting]
 
     def take(self, changed: Changed, states: States) -> None:
-        """Queue changed rows' new jobs, and drop unwanted ones.
-
-        Waiting jobs then start on free processes.
-        """
+        """Queue changed rows' new jobs, and drop unwanted ones. Waiting jobs then start on free processes."""
         for (owner, key), row in changed.items():
             if owner == self._worker.name:
                 jobs = self._worker.jobs({key: row}, states) if row is not None else ()
-                self._want(key, {job.id: job for job in jobs})
+                self._update_jobs(key, {job.id: job for job in jobs})
         self._start_waiting()
 
     def lose(self, machine: str) -> None:
         """Stop all jobs on a machine; they wait for another machine."""
         self._lost.add(machine)
-        for running in [one for one in self._running.values() if one.machine == machine]:
+        for running in [entry for entry in self._running.values() if entry.machine == machine]:
             self._stop(running)
             self._waiting[running.job.id] = Waiting(running.job, self._agenda.now_us)
         self._start_waiting()
@@ -143,17 +137,17 @@ class Station:
         self._lost.discard(machine)
         self._start_waiting()
 
-    def _want(self, key: str, wanted: dict[EventId, Job[Any]]) -> None:
-        for job_id in self._wanted.pop(key, {}):
-            if job_id not in wanted:
+    def _update_jobs(self, key: str, jobs: dict[EventId, Job[Any]]) -> None:
+        for job_id in self._jobs_by_row.pop(key, {}):
+            if job_id not in jobs:
                 self._answered.discard(job_id)
                 self._waiting.pop(job_id, None)
                 self._computed.pop(job_id, None)
                 if running := self._running.get(job_id):
                     self._stop(running)
-        if wanted:
-            self._wanted[key] = wanted
-        for job_id, job in wanted.items():
+        if jobs:
+            self._jobs_by_row[key] = jobs
+        for job_id, job in jobs.items():
             if job_id in self._waiting:
                 self._waiting[job_id] = Waiting(job, self._waiting[job_id].queued_us)
             elif job_id not in self._running and job_id not in self._answered:

@@ -67,15 +67,12 @@ class ClusterLoad(Settings):
 
     @property
     def loop_seconds(self) -> float:
-        """Mean duration of a loop without waits.
-
-        A loop is one job of each kind.
-        """
-        return sum(one.seconds or 0.0 for one in self.kinds)
+        """Mean duration of a loop without waits. A loop is one job of each kind."""
+        return sum(load.seconds or 0.0 for load in self.kinds)
 
     def kind(self, name: WorkKind) -> KindLoad:
         """Return the load of a kind of job."""
-        return next(one for one in self.kinds if one.kind == name)
+        return next(load for load in self.kinds if load.kind == name)
 
 
 def measured_load(settings: RunSettings, plant: PlantSettings, seed: int, seconds: float) -> ClusterLoad:
@@ -95,7 +92,7 @@ def measured_load(settings: RunSettings, plant: PlantSettings, seed: int, second
     games = [service for node in nodes for service in node.services]
     selfplay = kind_load(SELFPLAY, sum(node.processes for node in nodes), games, *span_us)
     stations = simulation.cluster.stations.items()
-    others = [kind_load(kind, one.processes, one.services, *span_us) for kind, one in stations]
+    others = [kind_load(kind, station.processes, station.services, *span_us) for kind, station in stations]
     hours = (simulation.end_us - start_us) / HOUR_US
     return ClusterLoad(
         nodes=len(settings.selfplay_workers) - 1,
@@ -106,11 +103,8 @@ def measured_load(settings: RunSettings, plant: PlantSettings, seed: int, second
 
 
 def bottleneck_of(kinds: Sequence[KindLoad]) -> WorkKind | None:
-    """Return the busiest kind of job if it delays the others.
-
-    None if no kind is that busy.
-    """
-    busiest = max(kinds, key=lambda one: one.busy)
+    """Return the busiest kind of job if it delays the others; None if no kind is that busy."""
+    busiest = max(kinds, key=lambda load: load.busy)
     return busiest.kind if busiest.busy >= BUSY else None
 
 
@@ -125,14 +119,14 @@ def kind_load(kind: WorkKind, processes: int, services: Sequence[Service], start
         )
         return sum(number * max(0, length) for length, number in clipped)
 
-    working = [(one.started_us, one.ended_us, one.processes) for one in services if one.started_us is not None]
-    queued = [(one.queued_us, one.started_us, 1) for one in services]
+    working = [(job.started_us, job.ended_us, job.processes) for job in services if job.started_us is not None]
+    queued = [(service.queued_us, service.started_us, 1) for service in services]
     halves = [spent(queued, *half) / (half[1] - half[0]) for half in ((start_us, middle_us), (middle_us, end_us))]
     ended = [end - begin for begin, end, _ in working if end is not None and end >= start_us]
     waits = [
-        ((end_us if one.started_us is None else one.started_us) - one.queued_us) / SECOND_US
-        for one in services
-        if one.urgent and (one.started_us is None or one.started_us >= start_us)
+        ((end_us if service.started_us is None else service.started_us) - service.queued_us) / SECOND_US
+        for service in services
+        if service.urgent and (service.started_us is None or service.started_us >= start_us)
     ]
     return KindLoad(
         kind=kind,

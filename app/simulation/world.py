@@ -36,18 +36,12 @@ WORTH_PLANTING = 1.5
 
 
 def digest(*parts: str | int) -> str:
-    """Return 64 hexadecimal digits that stand for a real hash.
-
-    In the running system it would be the hash of parameters or rows.
-    """
+    """Return 64 hexadecimal digits that stand for the hash of parameters or rows."""
     return sha256("/".join(map(str, parts)).encode()).hexdigest()
 
 
 class Trouble(NamedTuple):
-    """A trouble during [start, end), microseconds since 1970.
-
-    ``severity`` is from 0 to 1.
-    """
+    """A trouble during [start, end), microseconds since 1970. ``severity`` is from 0 to 1."""
 
     start_us: int
     end_us: int
@@ -55,10 +49,7 @@ class Trouble(NamedTuple):
 
 
 def draw_times(per_day: float, end_us: int, rng: Generator) -> list[int]:
-    """Draw the times of a Poisson process over the simulation.
-
-    Times are in microseconds since 1970.
-    """
+    """Draw the times of a Poisson process over the simulation. Times are in microseconds since 1970."""
     times, now = [], float(START_US)
     while per_day > 0:
         now += float(rng.exponential(DAY_US / per_day))
@@ -81,7 +72,7 @@ def draw_troubles(settings: EpisodeSettings, end_us: int, rng: Generator) -> tup
 
 def severity_at(troubles: Sequence[Trouble], now_us: int) -> float:
     """Return the severity of the trouble at a time, 0 without one."""
-    return next((one.severity for one in troubles if one.start_us <= now_us < one.end_us), 0.0)
+    return next((trouble.severity for trouble in troubles if trouble.start_us <= now_us < trouble.end_us), 0.0)
 
 
 NodeTrouble = Literal["dead", "slow", "corrupt", "parity", "failing"]
@@ -95,18 +86,12 @@ class NodeTruth(NamedTuple):
     rng: Generator
 
     def severity(self, kind: NodeTrouble, now_us: int) -> float:
-        """Return the severity of a kind of trouble at a time.
-
-        0 without a trouble.
-        """
+        """Return the severity of a kind of trouble at a time; 0 without a trouble."""
         return severity_at(self.troubles[kind], now_us)
 
 
 class ShardTruth(NamedTuple):
-    """True quality of a shard.
-
-    ``flawed`` is the share of flawed rows, ``unruly`` the severity of the node's parity trouble (broken rules).
-    """
+    """True quality of a shard: the share of ``flawed`` rows, the severity of broken rules (``unruly``)."""
 
     rows: int
     flawed: float
@@ -169,18 +154,12 @@ def useful_experience(
 
 
 def escape_chance(settings: PlateauSettings, experience: float, temperature: float) -> float:
-    """Return the chance to escape a plateau.
-
-    It is 1 - exp(-rate * experience * temperature ** exponent).
-    """
+    """Return the chance to escape a plateau: 1 - exp(-rate * experience * temperature ** exponent)."""
     return 1 - exp(-settings.escape * experience * temperature**settings.escape_exponent)
 
 
 class Pupil:
-    """Learning of one configuration: its curve, plateaus and random generator.
-
-    Plateaus are in Elo, lowest first.
-    """
+    """Learning of one configuration: its curve, plateaus and random generator. Plateaus are in Elo, lowest first."""
 
     def __init__(self, plant: PlantSettings, key: str, rng: Generator) -> None:
         self.curve = plant.curve(key)
@@ -188,20 +167,17 @@ class Pupil:
         lowest, count = plant.plateaus.lowest, int(rng.poisson(plant.plateaus.per_config))
         self.plateaus = sorted(self.curve.ceiling * (lowest + (1 - lowest) * rng.random()) for _ in range(count))
 
-    def trained(
+    def train(
         self, base: ModelTruth, shards: Sequence[ShardTruth], learning_rate: float, epochs: int
     ) -> ModelTruth | None:
-        """Train ``base``, and return the new model.
-
-        None if the training diverges.
-        """
+        """Train ``base``, and return the new model; None if the training diverges."""
         settings, regressions, rng = self._plant.learning, self._plant.regressions, self._rng
         rows = sum(shard.rows for shard in shards)
         flawed = sum(shard.rows * shard.flawed for shard in shards) / max(1, rows)
         pace = learning_rate / settings.learning_rate
         chance = settings.divergence * pace**settings.divergence_exponent * (1 + settings.flawed_divergence * flawed)
         diverged = rng.random() < chance
-        learned = self._learned(base, shards, useful_experience(shards, settings, learning_rate, epochs))
+        learned = self._grow(base, shards, useful_experience(shards, settings, learning_rate, epochs))
         harmed = learned.trend - settings.flawed_harm * flawed * max(0.0, learned.trend)
         fresh = (1 - settings.jitter_memory**2) ** 0.5 * self.curve.jitter_elo * min(1.0, pace)
         jitter = settings.jitter_memory * base.jitter + rng.normal() * fresh
@@ -209,7 +185,7 @@ class Pupil:
         lost = share * max(0.0, harmed) if sudden else 0.0
         return None if diverged else replace(learned, trend=harmed - lost, jitter=jitter, exploit=None)
 
-    def _learned(self, base: ModelTruth, shards: Sequence[ShardTruth], experience: float) -> ModelTruth:
+    def _grow(self, base: ModelTruth, shards: Sequence[ShardTruth], experience: float) -> ModelTruth:
         """Grow up to the next plateau; on a plateau, try to escape."""
         luck = self._rng.random()
         ahead = self.plateaus[base.escaped :]
@@ -279,27 +255,21 @@ class World:
         return NodeTruth(speed, troubles, rng)
 
     def train(self, key: str, request: TrainingRequested, request_id: EventId, now_us: int) -> ModelHash | None:
-        """Train a new model; ``None`` if the training diverges.
-
-        The shards are removed either way.
-        """
+        """Train a new model; ``None`` if the training diverges. The shards are removed either way."""
         model = ModelHash(digest("model", key, request_id))
         if request.base_model is None:
             self.models[model] = ModelTruth()
             return model
         base = self.models[request.base_model]
         shards = [self.shards.pop(shard.key) for shard in request.shards]
-        child = self.config(key).pupil.trained(base, shards, request.learning_rate, request.epochs)
+        child = self.config(key).pupil.train(base, shards, request.learning_rate, request.epochs)
         if child is None:
             return None
-        self.models[model] = self._spoilt(key, child, request.base_model, now_us)
+        self.models[model] = self._plant_regression(key, child, request.base_model, now_us)
         return model
 
-    def _spoilt(self, key: str, child: ModelTruth, parent: ModelHash, now_us: int) -> ModelTruth:
-        """Plant a regression if one is due.
-
-        The child gets weaker, except against its parent.
-        """
+    def _plant_regression(self, key: str, child: ModelTruth, parent: ModelHash, now_us: int) -> ModelTruth:
+        """Plant a regression if one is due. The child gets weaker, except against its parent."""
         settings, due_us = self.plant.regressions, self.config(key).planted_us
         if not due_us or now_us < due_us[0] or child.trend < WORTH_PLANTING * settings.planted_elo:
             return child
@@ -311,10 +281,7 @@ class World:
         )
 
     def difference(self, model: ModelHash, opponent: ModelHash | None) -> float:
-        """Return a model's strength minus its opponent's, Elo.
-
-        ``None`` as the opponent is the random bot.
-        """
+        """Return a model's strength minus its opponent's, Elo. ``None`` as the opponent is the random bot."""
         hero = self.models[model]
         if opponent is None:
             return hero.skill

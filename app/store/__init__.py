@@ -1,7 +1,4 @@
-"""Storage of checkpoints, shards of experience, and leagues.
-
-Checkpoints and shards are content-addressed, and verified when read. A league is a file.
-"""
+"""Storage of verified, content-addressed checkpoints and shards of experience, and of leagues in files."""
 
 from app.store.blobs import BlobStore, DamagedBlob, FileStore, MemoryStore, MissingBlob, StoredBlob
 from app.store.checkpoints import (

@@ -1,7 +1,4 @@
-"""Blob stores: bytes under their own SHA-256.
-
-These stores are in memory or in a folder; ``objects`` has those by URL.
-"""
+"""Blob stores, bytes under their own SHA-256, in memory or in a folder; ``objects`` has those by URL."""
 
 import hashlib
 import os
@@ -28,10 +25,7 @@ class DamagedBlob(FlyballError):
 
 
 class StoredBlob(NamedTuple):
-    """A stored blob: its key, its size, and when it was stored.
-
-    ``modified`` is None if the time is unknown.
-    """
+    """A stored blob: its key, its size, and when it was stored. ``modified`` is None if the time is unknown."""
 
     key: str
     size_bytes: int
@@ -39,27 +33,18 @@ class StoredBlob(NamedTuple):
 
 
 class BlobStore(Protocol):
-    """Keeps bytes under their own SHA-256, 64 hexadecimal digits.
-
-    Processes and threads may share a store.
-    """
+    """Keeps bytes under their own SHA-256, 64 hexadecimal digits. Processes and threads may share a store."""
 
     def __hash__(self) -> int:
         """Return a hash; stores are keys of caches."""
         ...
 
     def put(self, data: bytes) -> str:
-        """Store ``data`` durably and return its key.
-
-        Storing the data again repairs a damaged copy.
-        """
+        """Store ``data`` durably and return its key. Storing the data again repairs a damaged copy."""
         ...
 
     def get(self, key: str) -> bytes:
-        """Return the blob.
-
-        Raises ``MissingBlob``, or ``DamagedBlob`` if the content has another hash.
-        """
+        """Return the blob. Raises ``MissingBlob``, or ``DamagedBlob`` if the content has another hash."""
         ...
 
     def has(self, key: str) -> bool:
@@ -85,10 +70,7 @@ def key_of(data: bytes) -> str:
 
 
 def checked_key(key: str) -> str:
-    """Return ``key`` if it is well-formed.
-
-    A well-formed key is never a path. Raises ``MissingBlob``.
-    """
+    """Return ``key`` if it is well-formed. A well-formed key is never a path. Raises ``MissingBlob``."""
     if not KEY.fullmatch(key):
         raise MissingBlob(f"{key!r} is no blob key.", hint="A key is a SHA-256: 64 lowercase hexadecimal digits.")
     return key
@@ -173,7 +155,7 @@ class FileStore:
         """See ``BlobStore.put``."""
         key = key_of(data)
         path = self.path(key)
-        if not (_holds(path, data) and _renewed(path)):
+        if not (_holds(path, data) and _touch(path)):
             self._root.mkdir(parents=not self._is_within, exist_ok=True)
             for folder in (path.parent.parent, path.parent, self._unfinished):
                 folder.mkdir(exist_ok=True)
@@ -199,17 +181,17 @@ class FileStore:
 
     def keys(self) -> Iterator[str]:
         """See ``BlobStore.keys``."""
-        found = (path.name for path in self._root.glob("[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]/*"))
-        return (name for name in found if KEY.fullmatch(name))  # NFS, too, leaves files in folders
+        names = (path.name for path in self._root.glob("[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]/*"))
+        return (name for name in names if KEY.fullmatch(name))  # NFS, too, leaves files in folders
 
     def entries(self) -> Iterator[StoredBlob]:
         """See ``BlobStore.entries``."""
         for key in self.keys():
             with suppress(FileNotFoundError):  # deleted meanwhile
-                found = self.path(key).stat()
-                yield StoredBlob(key, found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
+                status = self.path(key).stat()
+                yield StoredBlob(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
 
-    def taken_bytes(self) -> int:
+    def total_bytes(self) -> int:
         """Return the size of all blobs."""
         return sum(entry.size_bytes for entry in self.entries())
 
@@ -225,11 +207,8 @@ def _holds(path: Path, data: bytes) -> bool:
         return False
 
 
-def _renewed(path: Path) -> bool:
-    """Make a blob young; return whether it is still there.
-
-    Garbage collection keeps young blobs, because the event that names such a blob is still to come.
-    """
+def _touch(path: Path) -> bool:
+    """Keep a blob from garbage collection until its event is recorded; return whether the blob is stored."""
     try:
         os.utime(path)
     except FileNotFoundError:  # garbage collection has just deleted it
@@ -264,10 +243,7 @@ def replace_durably(path: Path, data: bytes, aside: Path) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Flush a folder's entries to the disk.
-
-    Otherwise a power cut may undo a rename in the folder.
-    """
+    """Flush a folder's entries to the disk. Otherwise a power cut may undo a rename in the folder."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

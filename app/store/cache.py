@@ -1,7 +1,4 @@
-"""This node's cache of a store by URL.
-
-The cache is a bounded folder of verified blobs, shared by any number of processes.
-"""
+"""This node's cache of a store by URL: a bounded folder of verified blobs that processes share."""
 
 import fcntl
 import os
@@ -16,10 +13,7 @@ PINNED, LOCK = "pinned", "lock"
 """Names of the cache's files that are no blobs."""
 
 SHRUNK = 0.9
-"""Share of its capacity to which a full cache shrinks.
-
-At 1, every further blob would need a search of the whole folder.
-"""
+"""Share of its capacity to which a full cache shrinks; at 1, every further blob would need a search of the folder."""
 
 
 class BlobCache:
@@ -40,10 +34,7 @@ class BlobCache:
         self._folder, self._capacity = folder, capacity_bytes
 
     def get(self, key: str) -> bytes | None:
-        """Return a blob; None if the cache has no sound copy.
-
-        A returned blob is marked as used.
-        """
+        """Return a blob; None if the cache has no sound copy. A returned blob is marked as used."""
         path = self._folder / key
         try:
             data = path.read_bytes()
@@ -56,10 +47,7 @@ class BlobCache:
         return data
 
     def add(self, key: str, data: bytes) -> None:
-        """Add a blob, and evict others to make room.
-
-        On a full disk, the blob is not added.
-        """
+        """Add a blob, and evict others to make room. On a full disk, the blob is not added."""
         with suppress(OSError):  # a cache that cannot keep a blob only costs time
             self._folder.mkdir(parents=True, exist_ok=True)
             if not self._reserve(len(data)):
@@ -102,14 +90,11 @@ class BlobCache:
             return has_room
 
     def _evict(self, room: float) -> int:
-        """Evict blobs until at most ``room`` bytes are left, if possible.
-
-        Returns the bytes left.
-        """
-        files = [one for one in os.scandir(self._folder) if one.is_file() and one.name not in (PINNED, LOCK)]
-        known = [(found.st_mtime_ns, one.name, found.st_size) for one in files if (found := _stat(one))]
-        left, pinned = sum(size for *_, size in known), self._pinned()
-        for _, name, size in sorted(known):
+        """Evict blobs until at most ``room`` bytes are left, if possible. Returns the bytes left."""
+        files = [file for file in os.scandir(self._folder) if file.is_file() and file.name not in (PINNED, LOCK)]
+        blobs = [(status.st_mtime_ns, file.name, status.st_size) for file in files if (status := _stat(file))]
+        left, pinned = sum(size for *_, size in blobs), self._pinned_keys()
+        for _, name, size in sorted(blobs):
             if left <= room:
                 break
             if name not in pinned:
@@ -117,7 +102,7 @@ class BlobCache:
                 left -= size
         return left
 
-    def _pinned(self) -> frozenset[str]:
+    def _pinned_keys(self) -> frozenset[str]:
         try:
             return frozenset((self._folder / PINNED).read_text().split())
         except FileNotFoundError:

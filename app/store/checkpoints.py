@@ -130,10 +130,7 @@ class Manifest(ManifestPart):
         return self.model_dump_json(exclude=self.left_out)
 
     def successor(self, model: ModelHash) -> Self:
-        """Return the manifest of the next model, trained from ``model``.
-
-        This manifest is that of ``model``.
-        """
+        """Return the manifest of the next model, trained from ``model``. This manifest is that of ``model``."""
         return self.replace(step=self.step + 1, parent=model)
 
 
@@ -179,10 +176,7 @@ def get_checkpoint(store: BlobStore, model: ModelHash, *, optimizer: bool = Fals
 
 
 def delete_checkpoint(store: BlobStore, model: ModelHash) -> None:
-    """Delete a model and its optimiser's state, if stored.
-
-    The optimiser's state of a damaged model stays.
-    """
+    """Delete a model and its optimiser's state, if stored. The optimiser's state of a damaged model stays."""
     with suppress(MissingBlob, DamagedBlob):
         manifest = manifest_of(model, store.get(model))
         if manifest.optimizer:
@@ -236,10 +230,7 @@ def export_checkpoint(checkpoint: Checkpoint, path: Path) -> PortablePolicy:
 
 
 def read_model(path: Path) -> bytes:
-    """Return the parameters file of a checkpoint or of an exported policy.
-
-    Raises ``UnusablePolicy``, or ``UnusableFile`` when it cannot be read.
-    """
+    """Return a checkpoint's or exported policy's parameters file. Raises ``UnusablePolicy`` or ``UnusableFile``."""
     if path.suffix in FORMATS:
         return imported_checkpoint(path)
     with reading(path):
@@ -294,23 +285,20 @@ def imported_checkpoint(path: Path) -> bytes:
 
 def _network_of(policy: PortablePolicy) -> NetworkSettings:
     """Return the settings of an exported network."""
-    found = policy.architecture
+    architecture = policy.architecture
     if policy.planes is None:
-        return NetworkSettings(hidden=policy.hidden, residual=found.get("residual", 0))
-    if "filters" in found:
-        residual = found.get("residual", 0)
-        return NetworkSettings(kind=WINDOWS, filters=found["filters"], hidden=policy.hidden, residual=residual)
-    squeezed = bool(found["squeeze_excite"])
-    sizes = {name: found[name] for name in ("blocks", "channels")}
-    head = {"policy_head": "planes"} if "action_planes" in found else {}
+        return NetworkSettings(hidden=policy.hidden, residual=architecture.get("residual", 0))
+    if "filters" in architecture:
+        residual = architecture.get("residual", 0)
+        return NetworkSettings(kind=WINDOWS, filters=architecture["filters"], hidden=policy.hidden, residual=residual)
+    squeezed = bool(architecture["squeeze_excite"])
+    sizes = {name: architecture[name] for name in ("blocks", "channels")}
+    head = {"policy_head": "planes"} if "action_planes" in architecture else {}
     return NetworkSettings.model_validate({"kind": TOWER, **sizes, "squeeze_excite": squeezed, **head})
 
 
 class DistributionSpec(Settings):
-    """Arguments of ``distribute``.
-
-    ``needed`` are the models that this node's cache has to keep.
-    """
+    """Arguments of ``distribute``. ``needed`` are the models that this node's cache has to keep."""
 
     store: StoreName
     model: ModelHash | None
@@ -323,14 +311,14 @@ def distribute(spec: dict[str, object], report: object) -> dict[str, object]:  #
 
     The optimiser's state is verified, too. Raises ``MissingBlob`` or ``DamagedBlob``; then nothing is deleted.
     """
-    wanted = DistributionSpec.model_validate(spec)
-    store = open_store(wanted.store)
+    arguments = DistributionSpec.model_validate(spec)
+    store = open_store(arguments.store)
     if isinstance(store, CachedStore):
-        store.cache.pin(wanted.needed)
-        if wanted.model is not None:
-            store.cache.remove(wanted.model)  # the store's own copy is verified, because other nodes read it
-    if wanted.model is not None:
-        get_checkpoint(store, wanted.model, optimizer=True)
-    for model in wanted.discard:
+        store.cache.pin(arguments.needed)
+        if arguments.model is not None:
+            store.cache.remove(arguments.model)  # the store's own copy is verified, because other nodes read it
+    if arguments.model is not None:
+        get_checkpoint(store, arguments.model, optimizer=True)
+    for model in arguments.discard:
         delete_checkpoint(store, model)
-    return {"model": wanted.model}
+    return {"model": arguments.model}

@@ -34,10 +34,7 @@ class BadExperience(UnusableFile):
 
 
 class Experience(Settings):
-    """One decision of one seat.
-
-    An episode is a seat's decisions in a game, in the order of ``step_id``.
-    """
+    """One decision of one seat. An episode is a seat's decisions in a game, in the order of ``step_id``."""
 
     obs: list[float] = Field(min_length=1)
     mask: list[Literal[0, 1]] = Field(min_length=1, description="legal actions")
@@ -87,10 +84,7 @@ def experience_lines(shard: Shard, first_game: int = 0) -> Iterator[str]:
 
 
 class _Row(NamedTuple):
-    """A parsed line.
-
-    ``obs`` and ``mask`` are arrays, which take a tenth of the memory of lists.
-    """
+    """A parsed line. ``obs`` and ``mask`` are arrays, which take a tenth of the memory of lists."""
 
     number: int
     decision: Experience
@@ -156,7 +150,7 @@ def steps_left_out(shard: Shard) -> int:
     return int(lengths.sum()) - len(np.unique(np.stack((shard.game, shard.step)), axis=1).T)
 
 
-def _parsed(name: str, number: int, line: str | bytes) -> Experience:
+def _parse_line(name: str, number: int, line: str | bytes) -> Experience:
     try:
         return Experience.model_validate_json(line)
     except ValidationError as error:
@@ -167,13 +161,13 @@ def _parsed(name: str, number: int, line: str | bytes) -> Experience:
 
 
 def _row(name: str, number: int, line: str | bytes, game: "TableSpec") -> _Row:
-    decision = _parsed(name, number, line)
+    decision = _parse_line(name, number, line)
     if decision.seat >= game.players:
         raise BadExperience(name, number, f"field seat: {decision.seat}, but there are {game.players} players")
     for field, size in (("obs", game.observation_size), ("mask", game.actions)):
-        found = len(getattr(decision, field))
-        if found != size:
-            raise BadExperience(name, number, f"field {field}: {found} numbers, and {game.rules_version} has {size}")
+        count = len(getattr(decision, field))
+        if count != size:
+            raise BadExperience(name, number, f"field {field}: {count} numbers, and {game.rules_version} has {size}")
     obs: Any = np.array(decision.obs, dtype=np.float64).astype(game.observation_type)
     if game.observation_type == np.uint8 and not np.array_equal(obs, decision.obs):
         raise BadExperience(name, number, f"field obs: {game.rules_version} has whole numbers from 0 to 255")
@@ -182,10 +176,7 @@ def _row(name: str, number: int, line: str | bytes, game: "TableSpec") -> _Row:
 
 
 def _check_episodes(name: str, rows: list[_Row]) -> None:
-    """Check that every episode ends exactly once.
-
-    ``rows`` are sorted by game, seat and step. Raises ``BadExperience``.
-    """
+    """Check that each episode of rows sorted by game, seat and step ends exactly once. Raises ``BadExperience``."""
     for (number, row, _, _), following in zip(rows, [*rows[1:], None], strict=True):
         after = following and following.decision
         goes_on = after is not None and (row.game_id, row.seat) == (after.game_id, after.seat)

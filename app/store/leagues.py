@@ -35,10 +35,7 @@ class LeagueFile:
         self._founded = League().with_baselines(baselines)
 
     def read(self) -> League:
-        """Return the league; before the first change, a league of baselines only.
-
-        Raises ``DamagedLeague`` or ``ForeignLeague``.
-        """
+        """Return the league, at first of baselines only. Raises ``DamagedLeague`` or ``ForeignLeague``."""
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:

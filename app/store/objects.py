@@ -86,7 +86,7 @@ class ObjectStore:
                     raise OSError(f"{arrived} of {len(data)} bytes arrived")
 
         try:
-            self._patiently(send)
+            self._with_retries(send)
         except FileNotFoundError as error:
             raise UnusableStore(
                 f"{self._address.root} does not exist: {_reason_of(error)}.",
@@ -98,7 +98,7 @@ class ObjectStore:
         """See ``BlobStore.get``. Also raises ``UnusableStore``, ``StoreRefused`` or ``StoreUnavailable``."""
         path = self._path(checked_key(key))
         try:
-            data: bytes = self._patiently(lambda files: files.cat_file(path))
+            data: bytes = self._with_retries(lambda files: files.cat_file(path))
         except FileNotFoundError:
             raise missing(key) from None
         return verified(key, data)
@@ -107,7 +107,7 @@ class ObjectStore:
         """See ``BlobStore.has``."""
         path = self._path(checked_key(key))
         try:
-            self._patiently(lambda files: files.info(path))
+            self._with_retries(lambda files: files.info(path))
         except FileNotFoundError:
             return False
         return True
@@ -116,7 +116,7 @@ class ObjectStore:
         """See ``BlobStore.delete``."""
         path = self._path(checked_key(key))
         try:
-            self._patiently(lambda files: files.rm_file(path))
+            self._with_retries(lambda files: files.rm_file(path))
         except FileNotFoundError:
             return
 
@@ -127,13 +127,13 @@ class ObjectStore:
     def entries(self) -> Iterator[StoredBlob]:
         """See ``BlobStore.entries``."""
         try:
-            found = self._patiently(lambda files: files.find(self._stripped, detail=True))
+            objects = self._with_retries(lambda files: files.find(self._stripped, detail=True))
         except FileNotFoundError:
             return
-        for path, info in found.items():
+        for path, info in objects.items():
             key = path.rpartition("/")[2]
             if KEY.fullmatch(key) and path == f"{self._stripped}/{key[:2]}/{key[2:4]}/{key}":
-                yield StoredBlob(key, info["size"], _modified(info))
+                yield StoredBlob(key, info["size"], _modification_time(info))
 
     def _path(self, key: str) -> str:
         return f"{self._address.root}/{key[:2]}/{key[2:4]}/{key}"
@@ -148,7 +148,7 @@ class ObjectStore:
 
         return fsspec.filesystem(self._address.scheme, use_listings_cache=False, **self._options)
 
-    def _patiently(self, request: Callable[[Any], T]) -> T:
+    def _with_retries(self, request: Callable[[Any], T]) -> T:
         """Make a request, and repeat it after transient errors.
 
         Raises ``FileNotFoundError``, ``UnusableStore``, ``StoreRefused`` or ``StoreUnavailable``.
@@ -206,11 +206,8 @@ def _holds(files: Any, path: str, data: bytes) -> bool:
     return content == data
 
 
-def _modified(info: dict[str, Any]) -> datetime | None:
-    """Return the time of an object's last change; None if unknown.
-
-    File systems give a time, or seconds since 1970.
-    """
+def _modification_time(info: dict[str, Any]) -> datetime | None:
+    """Return the time of an object's last change; None if unknown. File systems give a time, or seconds since 1970."""
     for name in MODIFIED:
         match info.get(name):
             case datetime() as time:

@@ -1,7 +1,4 @@
-"""Opening a store by the name that jobs get.
-
-The name is a folder, or a URL with this node's cache.
-"""
+"""Opening a store by the name that jobs get. The name is a folder, or a URL with this node's cache."""
 
 import os
 from collections.abc import Mapping
@@ -23,7 +20,7 @@ def open_store(name: str | Path, *, cached: bool = True) -> BlobStore:
 
     Without ``cached``, this node's cache is not used. No request is sent to a server yet. Raises ``UnusableStore``.
     """
-    address = _parsed(name)
+    address = _parse_address(name)
     if address.is_folder:
         return FileStore(address.root)
     options = dict(address.options)
@@ -33,11 +30,8 @@ def open_store(name: str | Path, *, cached: bool = True) -> BlobStore:
 
 
 def check_folder(name: str | Path) -> None:
-    """Try to write to a store that is a folder.
-
-    A URL is not tried, because only the daemons have its credentials. Raises ``UnusableStore``.
-    """
-    address = _parsed(name)
+    """Try to write to a folder; a URL is not tried, because only daemons have credentials. Raises ``UnusableStore``."""
+    address = _parse_address(name)
     if not address.is_folder:
         return
     try:
@@ -56,16 +50,13 @@ def check_folder(name: str | Path) -> None:
 
 
 def scratch_folder(name: str | Path) -> Path:
-    """Return a folder for temporary files of jobs on a store.
-
-    It is the store's own folder, this node's cache, or the system's temporary folder.
-    """
-    address = _parsed(name)
+    """Return a folder for jobs' temporary files: the store's, this node's cache, or the system's temporary folder."""
+    address = _parse_address(name)
     options: Mapping[str, Any] = address.options
     return Path(address.root if address.is_folder else options.get(CACHE) or gettempdir())
 
 
-def _parsed(name: str | Path) -> StoreAddress:
+def _parse_address(name: str | Path) -> StoreAddress:
     try:
         return StoreAddress.parse(str(name))
     except ValueError as error:

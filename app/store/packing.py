@@ -55,18 +55,15 @@ def pack_observations(obs: NDArray[Any]) -> Arrays:
     }
 
 
-def _same(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
+def _same(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.bool_]:
     """Return [D]: true where columns of two arrays have the same bytes."""
-    whole = np.dtype(f"u{other.itemsize}")
-    same: NDArray[np.bool_] = (one.view(whole) == other.view(whole)).all(axis=0)
+    bits = np.dtype(f"u{second.itemsize}")
+    same: NDArray[np.bool_] = (first.view(bits) == second.view(bits)).all(axis=0)
     return same
 
 
 def unpack_observations(arrays: Arrays, kind: str, most_bytes: int) -> NDArray[Any]:
-    """Remove packed observations from a shard's arrays and return them.
-
-    They are of type ``kind``. Raises ``BadPacking``, also if they would take more than ``most_bytes``.
-    """
+    """Unpack and remove observations of type ``kind`` from arrays, ``most_bytes`` at most. Raises ``BadPacking``."""
     names = ("obs_kinds", "obs_bits", "obs_bytes", "obs_numbers")
     kinds, bits, small, numbers = (arrays.pop(name) for name in names)
     rows, features = len(bits), kinds.size
@@ -88,10 +85,7 @@ def unpack_observations(arrays: Arrays, kind: str, most_bytes: int) -> NDArray[A
 
 
 def deflate(arrays: Mapping[str, NDArray[Any]]) -> tuple[Arrays, dict[str, Declared]]:
-    """Compress arrays where that pays.
-
-    Return all arrays, and the types and shapes of those that are now compressed bytes.
-    """
+    """Compress arrays where that pays; return all, and the types and shapes of the compressed ones."""
     stored, declared = dict(arrays), dict[str, Any]()
     for name, array in arrays.items():
         data = zlib.compress(array.tobytes(), level=1)

@@ -95,10 +95,7 @@ class BadShard(FlyballError):
 
 
 def game_seed(seed: int, game: int) -> int:
-    """Return the seed from which a game of a shard draws chance.
-
-    ``seed`` is the shard's, ``game`` the game's number in the shard.
-    """
+    """Return the seed from which game number ``game`` of a shard with ``seed`` draws chance."""
     return derive_seed(seed, "game", game)
 
 
@@ -234,10 +231,7 @@ _PACKED: Final = 3  # version of the format: observations of smaller types, and 
 
 
 class _Note(ShardMeta):
-    """Metadata of a shard, and what its arrays do not show.
-
-    Neither packed bits nor gaps show the mask's width A.
-    """
+    """Metadata of a shard, and what its arrays do not show. Neither packed bits nor gaps show the mask's width A."""
 
     actions: int = Field(ge=1, le=MOST_ACTIONS)
     version: Literal[1, 2, 3] = 1
@@ -273,10 +267,7 @@ def _legal(arrays: dict[str, NDArray[Any]], note: _Note) -> Legal:
 
 
 def put_shard(store: BlobStore, shard: Shard) -> ShardKey:
-    """Store a shard and return its key.
-
-    The same shard always has the same key.
-    """
+    """Store a shard and return its key. The same shard always has the same key."""
     arrays: dict[str, NDArray[Any]] = {name: getattr(shard, name) for name in (*ROW_TYPES, *GAME_TYPES)}
     mask = compact(shard.mask)
     if shard.policy is not None:
@@ -297,10 +288,7 @@ def _file(arrays: dict[str, NDArray[Any]], note: _Note) -> bytes:
 
 
 def get_shard(store: BlobStore, key: ShardKey) -> Shard:
-    """Return a shard.
-
-    Raises ``MissingBlob``, or ``DamagedBlob`` if the blob has changed or is no shard.
-    """
+    """Return a shard. Raises ``MissingBlob``, or ``DamagedBlob`` if the blob has changed or is no shard."""
     data = store.get(key)
     try:
         note = _Note.model_validate_json(note_of(data))
@@ -318,10 +306,7 @@ def get_shard(store: BlobStore, key: ShardKey) -> Shard:
 
 
 class ShardCache:
-    """Thread-safe cache of shards.
-
-    The least recently used shards are dropped. A shard's key is the hash of its content.
-    """
+    """Thread-safe cache of shards by the hash of their content; the least recently used are dropped."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity, self._size = capacity_bytes, 0

@@ -31,7 +31,7 @@ def test_day_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     for name, day in {"with": events, "without": quiet}.items():
         with closing(SqliteJournal(tmp_path / name / "journal.sqlite")) as journal:
             journal.append(list(records_of(day)))
-            journal.rest()
+            journal.maintain()
         sizes[name] = (tmp_path / name / "journal.sqlite").stat().st_size / 1e6
     began = process_time()
     (row,) = archive(tmp_path / "without" / "journal.sqlite", len(quiet))

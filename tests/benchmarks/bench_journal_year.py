@@ -52,7 +52,7 @@ def write_year(path: Path, days: int) -> RepeatedDay:
             journal._head, journal._archived = row.last, row.last
         for number in range(days - live, days):
             journal.append(list(day.records(number)))
-            journal.rest()
+            journal.maintain()
     return day
 
 

@@ -18,7 +18,7 @@ from trl_trainer import trl_trainer
 
 from app.core.statistics import student
 from app.language.base_model import BaseModel, draw_base, get_base, put_base, train_tokenizer
-from app.language.generator import TOLERANCE, Adapter, Request, Sampling, check_canary
+from app.language.generator import TOLERANCE, Adapter, PromptRequest, Sampling, check_canary
 from app.language.peft_generator import PeftGenerator
 from app.store import MemoryStore
 
@@ -42,7 +42,7 @@ def test_batch_against_one_at_a_time(number: int) -> None:
     adapters = [random_adapter(store, generator, seed, rank=8) for seed in range(4)]
     for adapter in adapters:
         generator.load(adapter)
-    asked = [Request(t.prompt, adapters[k % 4].name, None, k) for k, t in enumerate(turns(128))]
+    asked = [PromptRequest(t.prompt, adapters[k % 4].name, None, k) for k, t in enumerate(turns(128))]
     sampling, seconds = Sampling(1.0, "no such text", 6), {}
     generator.generate(asked[:8], sampling)
     for name, parts in (("batch", [asked]), ("alone", [[one] for one in asked])):
@@ -63,7 +63,7 @@ def test_answers_a_second_against_trl(tmp_path: Path, tokens: int, numbered: boo
     generator = large_generator(store := MemoryStore())
     generator.load(adapter := random_adapter(store, generator, 0, rank=8))
     prompts = [f"{number:03} {turn.prompt}" if numbered else turn.prompt for number, turn in enumerate(turns(128))]
-    asked = [Request(prompt, adapter.name, None, k) for k, prompt in enumerate(prompts)]
+    asked = [PromptRequest(prompt, adapter.name, None, k) for k, prompt in enumerate(prompts)]
     trainer = trainer_of(get_base(store, generator.fingerprint), adapter, tokens, tmp_path)
 
     def ours() -> int:
@@ -127,7 +127,7 @@ def test_thousand_swaps_raise_no_false_alarm() -> None:
         alarms += differences[-1] > TOLERANCE
         if len(seconds) % 10 == 0:
             names = [*generator.loaded, None]
-            asked = [Request(t.prompt, names[k % len(names)], t.answers, k) for k, t in enumerate(turns(24))]
+            asked = [PromptRequest(t.prompt, names[k % len(names)], t.answers, k) for k, t in enumerate(turns(24))]
             generator.generate(asked, Sampling(1.0, "\n", 8))
     print(  # noqa: T201
         f"\nfalse alarms {alarms} of {SWAPS}; largest difference {max(differences):.1e} nats (limit {TOLERANCE:g}); "

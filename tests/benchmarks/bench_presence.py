@@ -60,7 +60,7 @@ def day(said: Said, hours: int = 1) -> tuple[int, float]:
     with tempfile.TemporaryDirectory() as folder:
         path, number = Path(folder) / "journal.sqlite", 0
         with closing(SqliteJournal(path)) as journal:
-            journal.rest()
+            journal.maintain()
             empty = path.stat().st_size
             for at, producer, payloads in said:
                 time = START + timedelta(seconds=at)
@@ -72,7 +72,7 @@ def day(said: Said, hours: int = 1) -> tuple[int, float]:
                 now_us = (time - EPOCH) // timedelta(microseconds=1)
                 journal.append([seal(frame, first=journal.head + 1, recorded_us=now_us, source=producer)])
                 number += 1
-            journal.rest()
+            journal.maintain()
         return number * HOURS // hours, (path.stat().st_size - empty) * HOURS / hours / 1e6
 
 

@@ -15,9 +15,9 @@ from statistics import fmean, stdev
 
 from app.config import CPU
 from app.core import RANDOM, Rate, derive_seed
-from app.language.rollout import Agent
+from app.language.rollout import TextPlayer
 from app.language.run import read_run
-from app.language.selfplay import agent_of, generator_for, play_match
+from app.language.selfplay import generator_for, play_match, player_of
 from app.store import FileStore
 
 
@@ -29,7 +29,7 @@ def study(folder: Path, games: int, free_games: int) -> None:
     run = read_run(folder)
     config, models = run.config, (run.first, run.model)
     generator = generator_for(FileStore(folder / "models"), config, models, CPU)
-    heroes = [agent_of(config, model, config.evaluation.temperature) for model in models]
+    heroes = [player_of(config, model, config.evaluation.temperature) for model in models]
     bots = config.builtins
     each = games // len(bots) // config.players * config.players
     differences: list[float] = []
@@ -37,7 +37,8 @@ def study(folder: Path, games: int, free_games: int) -> None:
     for bot in bots:
         seed = derive_seed(run.seed, "study", bot)
         before, after = (
-            play_match(config, [hero, Agent(bot=bot)], generator, seed=seed, games=each)[0].scores for hero in heroes
+            play_match(config, [hero, TextPlayer(bot=bot)], generator, seed=seed, games=each)[0].scores
+            for hero in heroes
         )
         differences += [last - first for first, last in zip(before, after, strict=True)]
         say(f"  against {bot}: {percent(before)} -> {percent(after)}")
@@ -48,9 +49,9 @@ def study(folder: Path, games: int, free_games: int) -> None:
     say(f"  difference over {len(differences)} pairs: {fmean(means):+.1%} ± {1.96 * error:.1%}, p = {chance:.1g}")
     even = free_games // config.players * config.players
     for name, hero in zip(("first", "last"), heroes, strict=True):
-        free = Agent(hero.adapter, None, 1.0, constrained=False)
+        free = TextPlayer(hero.adapter, None, 1.0, constrained=False)
         seed = derive_seed(run.seed, "study", "free")
-        said = play_match(config, [free, Agent(bot=RANDOM)], generator, seed=seed, games=even)[1]
+        said = play_match(config, [free, TextPlayer(bot=RANDOM)], generator, seed=seed, games=even)[1]
         legal = Rate.of(float(sum(one.legal for one in said)), len(said))
         say(f"  free answers legal, {name} adapter: {legal.mean:.1%} of {len(said)}")
 

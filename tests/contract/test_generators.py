@@ -11,7 +11,7 @@ from language_models import random_adapter, small_base, turns
 from vllm_server import shared_vllm
 
 from app.config import TextServers
-from app.language.generator import Adapter, Generator, Request, Sampling, UnknownAdapter, check_canary
+from app.language.generator import Adapter, Generator, PromptRequest, Sampling, UnknownAdapter, check_canary
 from app.language.peft_generator import PeftGenerator
 from app.language.served_generator import ServedGenerator
 from app.language.text_game import OneOf, every_answer, parts_of
@@ -65,9 +65,9 @@ def generator(
         assert set(made.loaded) == {adapter.name for adapter in adapters}
 
 
-def requests(names: list[str | None], *, bound: bool = True, seed: int = 0) -> list[Request]:
+def requests(names: list[str | None], *, bound: bool = True, seed: int = 0) -> list[PromptRequest]:
     return [
-        Request(turn.prompt, name, turn.answers if bound else None, seed + number)
+        PromptRequest(turn.prompt, name, turn.answers if bound else None, seed + number)
         for number, (turn, name) in enumerate(zip(turns(len(names)), names, strict=True))
     ]
 
@@ -98,7 +98,7 @@ def test_answers_along_options_are_legal_and_renormalised(generator: Generator, 
     assert isinstance(turn.answers, OneOf)
     chances = {}
     for seed in range(200):
-        (made,) = generator.generate([Request(turn.prompt, None, turn.answers, seed)], FREE)
+        (made,) = generator.generate([PromptRequest(turn.prompt, None, turn.answers, seed)], FREE)
         chances[made.text] = np.exp(sum(made.log_probs))
     assert chances.keys() == set(every_answer(turn.answers))
     assert sum(chances.values()) == pytest.approx(1, abs=1e-4)
@@ -131,8 +131,8 @@ def test_answers_depend_on_their_seed_alone(generator: Generator, adapters: list
 def test_greedy_answers_are_the_most_probable(generator: Generator) -> None:
     greedy = Sampling(temperature=0.0, stop="\n", most_tokens=6)
     (turn,) = turns(1)
-    (best,) = generator.generate([Request(turn.prompt, None, turn.answers, 0)], greedy)
-    drawn = [generator.generate([Request(turn.prompt, None, turn.answers, seed)], FREE)[0] for seed in range(30)]
+    (best,) = generator.generate([PromptRequest(turn.prompt, None, turn.answers, 0)], greedy)
+    drawn = [generator.generate([PromptRequest(turn.prompt, None, turn.answers, seed)], FREE)[0] for seed in range(30)]
     assert sum(best.log_probs) >= max(sum(made.log_probs) for made in drawn) - 1e-4
 
 

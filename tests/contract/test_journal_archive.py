@@ -58,7 +58,7 @@ def path(tmp_path: Path) -> Path:
         for until in (120, 240):
             archive(path, until)
             journal.adopt()
-        journal.rest()
+        journal.maintain()
     return path
 
 
@@ -81,7 +81,7 @@ def test_record_deleted_after_its_header_is_read_from_a_segment(tmp_path: Path) 
         archive(path, 120)
         journal.adopt()
         first, head, bodies = next(reader._rows(0, 1, bodies=False))
-        journal.rest()
+        journal.maintain()
         assert (first, head + bodies()) == (1, one.raw)
 
 
@@ -187,7 +187,7 @@ with closing(SqliteJournal(path)) as journal:
     while True:
         print("turn", flush=True)
         done = archiving.archive(path, 2900, say=lambda _: (print("segment", flush=True), journal.adopt()))
-        journal.rest()
+        journal.maintain()
 """
 
 
@@ -220,7 +220,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(1, 5)),
         st.tuples(st.just("archive"), st.integers(0, 60)),
-        st.tuples(st.sampled_from(["adopt", "rest", "reopen", "shrink"]), st.just(0)),
+        st.tuples(st.sampled_from(["adopt", "maintain", "reopen", "shrink"]), st.just(0)),
         st.tuples(st.just("read"), st.integers(0, 60)),
     ),
     max_size=25,
@@ -243,7 +243,7 @@ def test_records_archived_in_any_order_read_as_one_sequence(steps, tmp_path_fact
                     archive(path, number)
                 case "adopt":
                     journal.adopt()
-                case "rest" | "shrink":
+                case "maintain" | "shrink":
                     getattr(journal, step)()
                 case "reopen":
                     journal.close()

@@ -9,7 +9,7 @@ from archives import record_of
 
 from app.core import FlyballError
 from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, database
-from app.journal.database import StorageError, StorageFull, StorageInUse, explained
+from app.journal.database import StorageError, StorageFull, StorageInUse, storage_errors
 
 
 def record(first, size=10):
@@ -61,7 +61,7 @@ def test_backup_beside_the_writer_is_one_moments_journal(journal, tmp_path):
     while position < 200 or len(copies) < 5:
         position += 1
         journal.append([record(position, size)], marks={("p", 1): position + 1})
-        journal.rest()
+        journal.maintain()
     stop.set()
     thread.join()
     assert copies == sorted(copies)
@@ -155,7 +155,7 @@ def io_error(journal):
     """Raise the error of SQLite for a broken disk."""
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
-    with explained(journal._db.path):
+    with storage_errors(journal._db.path):
         raise error
 
 
@@ -178,5 +178,5 @@ def test_the_reserve_comes_back_with_the_next_start(journal, tmp_path):
 def test_wal_stays_small_when_its_writer_rests(journal, tmp_path):
     for position in range(1, 200):
         journal.append([record(position, size=60_000)])
-        journal.rest(idle=False)
+        journal.maintain(idle=False)
     assert (tmp_path / "j.db-wal").stat().st_size < 4 << 20

@@ -234,7 +234,7 @@ def test_own_commits_checkpoints_and_vacuum_are_no_touch(tmp_path):
     journal = journal_in(tmp_path / "run")
     for position in range(EVENTS + 1, EVENTS + 200):
         journal.append([record(position, 200_000)])
-        journal.rest(idle=position % 50 == 0)
+        journal.maintain(idle=position % 50 == 0)
     journal.shrink()
     journal.append([record(EVENTS + 200)])
     journal.close()

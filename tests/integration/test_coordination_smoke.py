@@ -40,7 +40,7 @@ SETTINGS = RunSettings(configs=(GAME,))
 SPECS = {name: spec for name, spec in DAEMONS.items() if spec.reducers}
 
 
-def place_of(name: str, store: Path) -> WorkerPlace:
+def locate_run(name: str, store: Path) -> WorkerPlace:
     return WorkerPlace(name=f"{name}@laptop", node="laptop", store=str(store))
 
 
@@ -54,7 +54,7 @@ async def turn(journal: MemoryJournal, states: dict[str, MemoryStateStore], stor
     async with asyncio.TaskGroup() as group:
         for name, spec in SPECS.items():
             ports = Ports(bus, states[name], clock, engines.get(name))
-            host = Host(spec, place_of(name, store), f"boot-{journal.head}", ports, Rhythm(0.2, 5.0))
+            host = Host(spec, locate_run(name, store), f"boot-{journal.head}", ports, Rhythm(0.2, 5.0))
             group.create_task(host.run(stop))
         async with bus.subscribe({ModelPromoted, PromotionRejected}, after=0) as verdicts:
             trained = 0

@@ -13,7 +13,7 @@ import pytest
 from dashboards import TOKEN, append, served
 from recorded_run import KEY, recording, write_journal
 
-from app.api.runs import is_listening, place_of
+from app.api.runs import is_listening, locate_run
 from app.events import Event, TrainingBlockedByQuality
 from app.journal import SqliteJournalReader, history
 from daemons.run_folder import bus_endpoint
@@ -220,7 +220,7 @@ def recorded_blocks(folder: Path) -> list[Event[Any]]:
 @contextmanager
 def broker_of(folder: Path) -> Iterator[None]:
     """Run the broker of a run alone."""
-    place = place_of(folder)
+    place = locate_run(folder)
     command = [sys.executable, "-m", "app.cli", "--run", str(folder), "daemon", "run", "broker"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

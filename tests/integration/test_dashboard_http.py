@@ -17,7 +17,7 @@ from recorded_run import KEY, recording, write_journal
 from running_loop import FLYBALL
 from starlette.testclient import TestClient
 
-from app.api.runs import place_of
+from app.api.runs import locate_run
 from app.cli.up import open_dashboard
 from app.config.dashboard import DashboardSettings
 from app.core import FlyballError
@@ -377,4 +377,4 @@ def test_server_ends_when_its_feed_breaks(run, monkeypatch):
 
     monkeypatch.setattr("app.dashboard.server.Feed", BrokenFeed)
     with listen(DashboardSettings(port=0)) as server, pytest.raises(SystemExit, match="1"):
-        serve(place_of(run), Access(LOCAL, None, private=False), server)
+        serve(locate_run(run), Access(LOCAL, None, private=False), server)

@@ -11,7 +11,7 @@ from language_models import KEY, random_adapter, small_base, turns
 
 from app.config import CPU, GAMES, Compute, LanguageSettings
 from app.language import jobs, selfplay
-from app.language.generator import TOLERANCE, Request, Sampling, check_canary, get_adapter
+from app.language.generator import TOLERANCE, PromptRequest, Sampling, check_canary, get_adapter
 from app.language.models import GeneratorCache
 from app.language.peft_generator import PeftGenerator
 from app.store import FileStore, MemoryStore
@@ -28,7 +28,7 @@ def test_adapter_on_a_gpu_is_recognised_and_answers_as_on_a_cpu(precision: str, 
     here.load(adapter)
     there.load(adapter)
     assert check_canary(there, adapter) < TOLERANCE / 10
-    asked = [Request(turn.prompt, adapter.name, turn.answers, seed) for seed, turn in enumerate(turns(32))]
+    asked = [PromptRequest(turn.prompt, adapter.name, turn.answers, seed) for seed, turn in enumerate(turns(32))]
     greedy = Sampling(0.0, "\n", 6)
     pairs = zip(here.generate(asked, greedy), there.generate(asked, greedy), strict=True)
     apart = [abs(sum(a.log_probs) - sum(b.log_probs)) for a, b in pairs if a.ids == b.ids]

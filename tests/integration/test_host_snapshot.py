@@ -34,7 +34,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteJ
     archive(path, 1_500)
     with closing(SqliteJournal(path)) as journal:
         journal.adopt()
-        journal.rest()
+        journal.maintain()
         yield journal
 
 

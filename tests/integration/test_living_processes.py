@@ -17,7 +17,7 @@ import pytest
 import structlog
 from bus_rig import address, broker_thread, expect, program, until
 
-from app.api.runs import place_of, read_status, silent
+from app.api.runs import locate_run, read_status, silent
 from app.bus import ZmqBus
 from app.bus.ports import BrokerLimits, Sign
 from app.core import derive_id
@@ -129,7 +129,7 @@ def test_status_from_another_machine_comes_from_the_broker(tmp_path: Path) -> No
     (elsewhere / "flyball.toml").write_text(f'[deployment]\nendpoint = "{address(tmp_path)}"\n')
     with broker(journal, tmp_path, STRICT), living(tmp_path) as process:
         expect(process, "ready")
-        while (status := read_status(place_of(elsewhere), silent)).daemons[0].lag != 0:
+        while (status := read_status(locate_run(elsewhere), silent)).daemons[0].lag != 0:
             pass
     assert status.running
     assert [(one.daemon, one.node, one.state, one.jobs) for one in status.daemons] == [("training", "gpu1", "ready", 0)]

@@ -41,7 +41,7 @@ async def test_history_without_the_known_record_is_refused(tmp_path, events):
     other, outbox = MemoryJournal(), MemoryOutbox()
     await publish(other, tmp_path, "restored", events)
     with broker_thread(other, address(tmp_path)):
-        bus = ZmqBus(address(tmp_path), producer="follower", known=known, outbox=outbox)
+        bus = ZmqBus(address(tmp_path), producer="follower", last_record=known, outbox=outbox)
         with pytest.raises(OtherHistory, match="an older copy of the journal"):
             await bus.publish(checked(0, who="follower"))
         with pytest.raises(OtherHistory):
@@ -59,19 +59,19 @@ async def test_history_with_the_known_record_or_position_is_followed(tmp_path):
     known = await publish(journal, tmp_path, "a", 5)
     await publish(journal, tmp_path, "b", 3)
     with broker_thread(journal, address(tmp_path)):
-        bus = ZmqBus(address(tmp_path), producer="follower", known=known)
+        bus = ZmqBus(address(tmp_path), producer="follower", last_record=known)
         assert await bus.publish(checked(0, who="follower")) == 9
         await bus.close()
     journal = MemoryJournal()
     with broker_thread(journal, address(tmp_path)):
-        bus = ZmqBus(address(tmp_path), producer="follower", known=KnownRecord(3, 0))
+        bus = ZmqBus(address(tmp_path), producer="follower", last_record=KnownRecord(3, 0))
         with pytest.raises(OtherHistory, match="ends at 0"):
             await bus.publish(checked(0))
         await bus.close()
     assert journal.head == 0
     await publish(journal, tmp_path, "a", 3)
     with broker_thread(journal, address(tmp_path)):
-        bus = ZmqBus(address(tmp_path), producer="follower", known=KnownRecord(3, 0))
+        bus = ZmqBus(address(tmp_path), producer="follower", last_record=KnownRecord(3, 0))
         assert await bus.publish(checked(0, who="b")) == 4
         await bus.close()
 

@@ -13,7 +13,7 @@ from running_loop import FLYBALL
 from terminal import tmux_terminal
 from textual.widgets import DataTable, Input, Static, TabbedContent
 
-from app.api.runs import place_of
+from app.api.runs import locate_run
 from app.cli.top_feed import EventFeed, LogFeed
 from app.cli.top_screen import EVERYTHING, Details, Top
 from app.config import RunFolder
@@ -55,7 +55,7 @@ async def shown(app: Top, pilot: object, table: str, text: str) -> None:
 
 @pytest.mark.parametrize("width", [80, 140])
 async def test_overview_fits_and_keys_lead_to_each_page(run: Path, width: int) -> None:
-    app = Top(place_of(run))
+    app = Top(locate_run(run))
     async with app.run_test(size=(width, 24)) as pilot:
         await shown(app, pilot, "configs", KEY)
         table = app.query_one("#configs", DataTable)
@@ -70,7 +70,7 @@ async def test_overview_fits_and_keys_lead_to_each_page(run: Path, width: int) -
 
 
 async def test_enter_on_a_configuration_shows_its_state(run: Path) -> None:
-    app = Top(place_of(run))
+    app = Top(locate_run(run))
     async with app.run_test(size=(80, 24)) as pilot:
         await shown(app, pilot, "configs", KEY)
         table = app.query_one("#configs", DataTable)
@@ -81,7 +81,7 @@ async def test_enter_on_a_configuration_shows_its_state(run: Path) -> None:
 
 
 async def test_filter_shows_matching_events_and_enter_their_content(run: Path) -> None:
-    app = Top(place_of(run))
+    app = Top(locate_run(run))
     async with app.run_test(size=(80, 24)) as pilot:
         await shown(app, pilot, "event_table", "TRAINING_COMPLETED")
         await pilot.press("slash", *"MODEL_*", "enter")
@@ -99,7 +99,7 @@ async def test_filter_shows_matching_events_and_enter_their_content(run: Path) -
 
 
 def test_feeds_return_events_once_and_follow_logs(run: Path, tmp_path: Path) -> None:
-    feed = EventFeed(place_of(run), EVERYTHING)
+    feed = EventFeed(locate_run(run), EVERYTHING)
     assert [event.id for event in feed.news()] == [event.id for event in EVENTS]
     assert feed.news() == []
     path = tmp_path / "training.jsonl"
@@ -143,7 +143,7 @@ def test_top_without_terminal_or_textual_says_what_to_do(run: Path) -> None:
 
 
 async def test_pattern_with_brackets_is_shown_as_typed(run: Path) -> None:
-    app = Top(place_of(run))
+    app = Top(locate_run(run))
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("slash")
         app.query_one("#filter", Input).value = "[/x]"
@@ -153,7 +153,7 @@ async def test_pattern_with_brackets_is_shown_as_typed(run: Path) -> None:
 
 
 async def test_events_of_the_last_filter_are_not_added(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = Top(place_of(run))
+    app = Top(locate_run(run))
     async with app.run_test(size=(80, 24)) as pilot:
         await shown(app, pilot, "event_table", "TRAINING_COMPLETED")
         look = app._feed.look

@@ -17,7 +17,7 @@ from app.config import TextServers
 from app.language import served_generator
 from app.language.adapters import WEIGHTS, export_adapter
 from app.language.base_model import export_base, get_base
-from app.language.generator import Adapter, ModelMismatch, Request, Sampling, get_adapter
+from app.language.generator import Adapter, ModelMismatch, PromptRequest, Sampling, get_adapter
 from app.language.peft_generator import PeftGenerator
 from app.language.served_generator import ServedGenerator
 from app.language.text_game import OneOf
@@ -63,11 +63,11 @@ def generator_of(server: VllmServer, patience: float = 900.0) -> ServedGenerator
     return ServedGenerator(small_base(STORE), servers, "base", patience)
 
 
-def requests(*names: str | None, count: int) -> list[Request]:
-    return [Request(turn.prompt, names[k % len(names)], turn.answers, k) for k, turn in enumerate(turns(count))]
+def requests(*names: str | None, count: int) -> list[PromptRequest]:
+    return [PromptRequest(turn.prompt, names[k % len(names)], turn.answers, k) for k, turn in enumerate(turns(count))]
 
 
-def same(generator: ServedGenerator, local: PeftGenerator, asked: list[Request]) -> None:
+def same(generator: ServedGenerator, local: PeftGenerator, asked: list[PromptRequest]) -> None:
     """Assert that both generators give the same answers, masks and log-probabilities."""
     for one, other in zip(generator.generate(asked, FREE), local.generate(asked, FREE), strict=True):
         assert (one.ids, one.allowed) == (other.ids, other.allowed)
@@ -171,7 +171,7 @@ def test_log_probs_among_legal_answers_are_those_of_training(
     generator.load(adapters[0])
     answers = OneOf((" 3 1\n", " 3 2\n", " 44\n", " 4\n", " 5 and 6\n"))
     prompt = turns(1)[0].prompt
-    same(generator, local, [Request(prompt, adapters[0].name, answers, seed) for seed in range(20)])
+    same(generator, local, [PromptRequest(prompt, adapters[0].name, answers, seed) for seed in range(20)])
 
 
 def test_adapter_that_the_server_lost_is_loaded_again(

@@ -29,7 +29,7 @@ class World:
 
     def begin(self):
         self.life += 1
-        self.client = Client("p", self.life, kept=self.outbox.load())
+        self.client = Client("p", self.life, outbox_frames=self.outbox.load())
         self.subscription = self.client.subscribe(None, 0)
         self.read = []
         self.connect()
@@ -83,8 +83,8 @@ class World:
         self.pump()
 
     def keep(self):
-        self.outbox.put(self.client.unkept())
-        self.client.mark_kept()
+        self.outbox.put(self.client.unstored())
+        self.client.mark_stored()
 
     def cut(self):
         """Break the connection, which loses the messages on it."""

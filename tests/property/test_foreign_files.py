@@ -26,7 +26,7 @@ from profiles import examples
 from selfplay_rig import put_model
 
 from app.api.league_import import read_league
-from app.api.runs import place_of
+from app.api.runs import locate_run
 from app.config import GAMES, NetworkSettings
 from app.core import FlyballError, ModelHash, ShardKey
 from app.gym.players import Perceptron, PolicyManifest, PolicyRequest
@@ -86,7 +86,7 @@ def read_gym_policy(path: Path) -> None:
 
 
 def read_foreign_league(path: Path) -> None:
-    read_league(path, None, BOARD, place_of(path.parent, None))
+    read_league(path, None, BOARD, locate_run(path.parent, None))
 
 
 READERS: dict[str, Callable[[bytes], None]] = {

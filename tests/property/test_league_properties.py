@@ -125,8 +125,8 @@ def test_pairings_are_of_two_active_agents(league, count, data) -> None:
     active = {agent.id for agent in league.active}
     placed = placement(league, newcomer, count)
     assert len(placed) == min(count, len(active - {newcomer.id}))
-    assert len({pairing.other for pairing in placed}) == len(placed)
-    assert all(pairing.one == newcomer.id and pairing.other in active - {newcomer.id} for pairing in placed)
+    assert len({pairing.second for pairing in placed}) == len(placed)
+    assert all(pairing.first == newcomer.id and pairing.second in active - {newcomer.id} for pairing in placed)
 
 
 @given(leagues())
@@ -136,9 +136,9 @@ def test_a_league_is_lossless_json(league) -> None:
 
 @given(leagues(), st.integers(0, 400))
 def test_forgetting_keeps_the_active_and_their_games(league, step) -> None:
-    left = league.forgetting(step)
+    left = league.without_retired(step)
     assert left.active == league.active
     for one in league.active:
         for other in league.active:
             assert left.between(one.id, other.id) == league.between(one.id, other.id)
-    assert left.forgetting(step) == left
+    assert left.without_retired(step) == left

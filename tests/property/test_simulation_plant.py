@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from profiles import examples
 
-from app.simulation.jobs import played
+from app.simulation.jobs import draw_results
 from app.simulation.settings import CurveSettings, EpisodeSettings, PlantSettings, load_plant
 from app.simulation.world import (
     DAY_US,
@@ -93,7 +93,7 @@ def test_flawed_rows_never_help(seed, some, flawed) -> None:
     plant, base = quiet(PLANT), ModelTruth(trend=200.0)
     sound = [shard._replace(flawed=0.0) for shard in some]
     worse = [shard._replace(flawed=flawed) for shard in some]
-    good, bad = (pupil(plant, seed).trained(base, rows, 1e-3, 3) for rows in (sound, worse))
+    good, bad = (pupil(plant, seed).train(base, rows, 1e-3, 3) for rows in (sound, worse))
     assert good is not None
     assert bad is not None
     assert bad.trend <= good.trend
@@ -107,7 +107,7 @@ def test_a_plateau_holds_until_it_is_escaped(seed, trainings) -> None:
     assume(learner.plateaus)
     model = ModelTruth()
     for _ in range(trainings):
-        trained = learner.trained(model, [ShardTruth(30_000, 0.0, 1.0)], 1e-3, 3)
+        trained = learner.train(model, [ShardTruth(30_000, 0.0, 1.0)], 1e-3, 3)
         assert trained is not None
         assert model.trend <= trained.trend <= learner.plateaus[0]
         model = trained
@@ -118,7 +118,7 @@ def test_a_plateau_holds_until_it_is_escaped(seed, trainings) -> None:
 def test_sound_training_without_chance_only_gains(seed) -> None:
     learner, model = pupil(quiet(PLANT), seed), ModelTruth()
     for _ in range(30):
-        after = learner.trained(model, [ShardTruth(30_000, 0.0, 1.0)], 1e-3, 3)
+        after = learner.train(model, [ShardTruth(30_000, 0.0, 1.0)], 1e-3, 3)
         assert after is not None
         assert after.trend >= model.trend
         assert after == replace(after, jitter=0.0, exploit=None)
@@ -127,14 +127,14 @@ def test_sound_training_without_chance_only_gains(seed) -> None:
 
 @given(st.floats(-2000, 2000), st.integers(1, 2000), st.floats(0, 1), st.integers(0, 2**32))
 def test_all_games_end_one_way_or_another(difference, games, draws, seed) -> None:
-    counts = played(difference, games, draws, np.random.default_rng(seed))
+    counts = draw_results(difference, games, draws, np.random.default_rng(seed))
     assert sum(counts) == games
     assert min(counts) >= 0
 
 
 @pytest.mark.parametrize(("difference", "score"), [(0, 0.5), (100, 0.640), (-400, 1 / 11)])
 def test_scores_follow_the_logistic_model(difference, score) -> None:
-    wins, ties, _ = played(difference, 200_000, 0.3, np.random.default_rng(1))
+    wins, ties, _ = draw_results(difference, 200_000, 0.3, np.random.default_rng(1))
     assert (wins + ties / 2) / 200_000 == pytest.approx(score, abs=0.005)
 
 

@@ -75,7 +75,7 @@ def test_shard_comes_back_as_it_was(shard: TokenShard) -> None:
     for name in TYPES:
         assert np.array_equal(getattr(found, name), getattr(shard, name)), name
     assert put_token_shard(store, found) == key
-    told = [shard.answers_said(game) for game in range(shard.games)]
+    told = [shard.played_answers(game) for game in range(shard.games)]
     assert sum(map(len, told)) == len(shard.said_seat)
 
 

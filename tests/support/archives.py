@@ -15,7 +15,7 @@ class ArchivedJournal(SqliteJournal):
         super().append(records, **rest)
         archive(self._path, self.head)
         self.adopt()
-        self.rest()
+        self.maintain()
 
 
 def record_of(first: int, bodies: Sequence[bytes], *, kinds: Mapping[int, str] | None = None, at: int = 0) -> Record:

@@ -12,7 +12,7 @@ import uvicorn
 from recorded_run import write_journal
 from starlette.applications import Starlette
 
-from app.api.runs import place_of
+from app.api.runs import locate_run
 from app.config.dashboard import DashboardSettings
 from app.dashboard.access import Access, listen, url_of
 from app.dashboard.server import application
@@ -24,7 +24,7 @@ LOCAL = frozenset({"localhost", "127.0.0.1", "testserver"})
 
 def dashboard_of(folder: Path, token: str | None = None, *, private: bool = False) -> Starlette:
     """Return the dashboard of a run."""
-    return application(place_of(folder), Access(LOCAL, token, private))
+    return application(locate_run(folder), Access(LOCAL, token, private))
 
 
 def append(folder: Path, events: Sequence[Event[Any]]) -> None:

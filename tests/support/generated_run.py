@@ -396,7 +396,7 @@ def write_generated(path: Path, events: Iterable[Event[Payload]]) -> None:
             records = []
         waiting.append(event)
     journal.append([*records, _sealed(waiting)])
-    journal.rest()
+    journal.maintain()
     journal.close()
 
 

@@ -12,7 +12,7 @@ from app.language.adapters import draw_adapter, put_adapter
 from app.language.base_model import BaseModel, draw_base, get_base, put_base, train_tokenizer
 from app.language.generator import Adapter, get_adapter
 from app.language.peft_generator import PeftGenerator
-from app.language.text_game import Turn
+from app.language.text_game import TextTurn
 from app.language.text_games import TEXT_GAMES
 from app.store import BlobStore, Manifest
 
@@ -21,7 +21,7 @@ TARGETS = ("q_proj", "v_proj", "down_proj")
 
 
 @cache
-def turns(count: int, seed: int = 0) -> list[Turn]:
+def turns(count: int, seed: int = 0) -> list[TextTurn]:
     """Return turns of random games, six from each game. No game is over before its seventh turn."""
     games = ceil(count / 6)
     table, rng, found = TEXT_GAMES["connect_four"](games, None), Random(seed), []

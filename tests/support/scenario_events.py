@@ -16,12 +16,12 @@ from app.events import (
     originate,
 )
 from app.events.envelope import EPOCH
-from app.scenarios.plan import Known
+from app.scenarios.plan import ConfigView
 
 
-def known_after(*payloads: Payload, settings: RunSettings | None = None) -> Known:
+def known_after(*payloads: Payload, settings: RunSettings | None = None) -> ConfigView:
     """Return the knowledge about a configuration after events with these payloads."""
-    known = Known(settings or run_settings(), FeedbackState(config_key=ConfigKey(KEY)))
+    known = ConfigView(settings or run_settings(), FeedbackState(config_key=ConfigKey(KEY)))
     for data in payloads:
         envelope = originate(data, event_id="event", time=EPOCH, subject=KEY)
         known.take(Event(envelope, 1, 0, "broker@laptop"))

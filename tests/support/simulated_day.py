@@ -8,7 +8,7 @@ from pathlib import Path
 
 from generated_run import _sealed
 
-from app.api.runs import place_of
+from app.api.runs import locate_run
 from app.config import GAMES, RunSettings, nest
 from app.events import Event, id_in
 from app.events.envelope import EPOCH
@@ -24,7 +24,7 @@ SETTINGS = simulated(NODES, tuple(GAMES)) | {"tick_seconds": 10.0}
 
 def settings() -> RunSettings:
     """Return the cluster's settings."""
-    return place_of("no run").load(nest(SETTINGS)).run
+    return locate_run("no run").load(nest(SETTINGS)).run
 
 
 def simulated_day(seed: int = 0, days: float = 1.0) -> list[Event]:

@@ -132,7 +132,7 @@ def test_every_code_of_shogi_has_a_character_of_its_own():
 HAND = HeartsPosition(
     hands=((0, 13), (36,), (51,), ()),
     passing="nobody",
-    given=((), (), (), ()),
+    passed=((), (), (), ()),
     trick=((1, 38), (2, 39), (3, 26), (0, 37)),
     taker=1,
     points=(0, 1, 0, 0),

@@ -120,13 +120,13 @@ def test_overdue_publish_is_reported_once_and_still_sent(client):
 
 def test_kept_frames_are_sent_first_and_settled(client):
     publish(client, 0)
-    assert len(client.unkept()) == 1
-    client.mark_kept()
-    assert client.unkept() == []
+    assert len(client.unstored()) == 1
+    client.mark_stored()
+    assert client.unstored() == []
     client.messages()
     client.receive(wire.ack(7, [Run(0, 1, 1)]), 0.0)
     assert client.outputs()[-1] == Settled(((7, 0),))
-    client = Client("p", 7, kept=[frame_of([checked(0)], producer="p", epoch=3, base=5)])
+    client = Client("p", 7, outbox_frames=[frame_of([checked(0)], producer="p", epoch=3, base=5)])
     publish(client, 1)
     client.connected()
     [[_, hello]] = client.messages()

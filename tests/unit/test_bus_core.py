@@ -109,9 +109,9 @@ def test_subscription_without_credit_is_due_once_it_consumed():
     assert subscription.is_due(9), "some credit is left"
     assert subscription.deliver(piece(9), head=9)
     assert not subscription.is_due(20)
-    subscription.consumed(4)
+    subscription.consume(4)
     assert not subscription.is_due(20), "the first delivery ends at 5"
-    subscription.consumed(5)
+    subscription.consume(5)
     assert subscription.is_due(20)
 
 
@@ -210,5 +210,5 @@ def test_held_deliveries_count_when_a_subscriber_resubscribes():
     subscription = cursor(1, None, 5, credit=100, held=100)
     for position, due in ((None, False), (4, False), (5, True)):
         if position:
-            subscription.consumed(position)
+            subscription.consume(position)
         assert subscription.is_due(head=9) == due

@@ -9,7 +9,7 @@ import pytest
 from app.config import GAMES
 from app.config.loading import load
 from app.games.table import UnknownGame
-from app.language.diplomacy_text import VARIANTS, Variant
+from app.language.diplomacy_text import VARIANTS, DiplomacyVariant
 from app.language.text_games import open_text_table, text_table
 
 
@@ -30,7 +30,7 @@ def test_configuration_scores_material_by_default(key: str) -> None:
     table = open_text_table(GAMES[key], 1)
     assert table.spec.players == GAMES[key].players == len(table.spec.seats)
     assert {*GAMES[key].builtins} <= {*table.spec.bots}
-    plain = Variant(VARIANTS["diplomacy"].board, shown=1, last_year=1910)
+    plain = DiplomacyVariant(VARIANTS["diplomacy"].board, shown=1, last_year=1910)
     assert (plain.scoring, plain.win_bonus, plain.winner_threshold_sc) == ("material", 5.0, 10)
     games = ("diplomacy", "diplomacy(last_year=1903)", "diplomacy(scoring=placed)", "diplomacy(win_bonus=2)")
     assert len({text_table(game, 0).spec.rules_version for game in games}) == len(games)

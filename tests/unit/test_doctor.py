@@ -14,7 +14,7 @@ from builders import intensity, ready, rejected, rolled_back, training_failed, t
 from recorded_run import KEY, NEW, OLD, START, Recording, evaluated, recording, trained
 
 from app.api.publishing import payload_of
-from app.api.runs import place_of
+from app.api.runs import locate_run
 from app.bus.keys import Key
 from app.bus.ports import Present, Sign
 from app.cli.doctor import nagios, page_of, runbook
@@ -348,11 +348,11 @@ def test_runbook_has_an_address_where_a_dashboard_listens(tmp_path: Path) -> Non
     with create_server(("127.0.0.1", 0)) as dashboard:
         port = dashboard.getsockname()[1]
         (tmp_path / "flyball.toml").write_text(f"[deployment.dashboard]\nport = {port}\n")
-        address = page_of(one, place_of(tmp_path))
+        address = page_of(one, locate_run(tmp_path))
         assert address == f"http://127.0.0.1:{port}/docs/deploy/runbooks.md#gpu-unused"
-    assert page_of(one, place_of(tmp_path)) is None, "nothing listens there any more"
+    assert page_of(one, locate_run(tmp_path)) is None, "nothing listens there any more"
     (tmp_path / "flyball.toml").write_text("nonsense = 1\n")
-    assert page_of(one, place_of(tmp_path)) is None
+    assert page_of(one, locate_run(tmp_path)) is None
 
 
 @pytest.mark.parametrize("code", CODES)

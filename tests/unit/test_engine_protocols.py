@@ -6,7 +6,7 @@ import pytest
 from app.config import GAMES, BotSettings, EngineProtocol, GameConfig
 from app.core import ConfigKey
 from app.games import open_table
-from app.games.notation import NOTATIONS, NoNotation, Position, notation_of
+from app.games.notation import NOTATIONS, EnginePosition, NoNotation, notation_of
 from app.play.engine_protocols import SPEECHES, EngineFault, EngineSpeech
 
 GO = GAMES[ConfigKey("go7_2p")]
@@ -58,7 +58,7 @@ def test_notation_of_go_has_vertices_without_the_letter_i() -> None:
 
 
 def test_gtp_question_holds_board_limits_and_moves() -> None:
-    question = speech("gtp", seconds=1.2, options={"level": 3}).question(Position(("d4", "pass"), {"a1": 0}), 0.5)
+    question = speech("gtp", seconds=1.2, options={"level": 3}).question(EnginePosition(("d4", "pass"), {"a1": 0}), 0.5)
     limits = ("1 set_random_seed 1073741824", "2 boardsize 7", "3 clear_board", "4 komi 7.5", "5 time_settings 0 2 1")
     assert question.commands == (*limits, "6 play b d4", "7 play w pass", "8 genmove b")
     assert question.read(["?1 unknown command", *(f"={number}" for number in range(2, 8)), "=8 A1"]) == "a1"
@@ -71,13 +71,13 @@ def test_gtp_question_holds_board_limits_and_moves() -> None:
 
 
 def test_uci_and_usi_hold_position_limits_and_options() -> None:
-    question = speech("uci", nodes=100, seconds=0.5).question(Position(("e2e4",), {}), 0.5)
+    question = speech("uci", nodes=100, seconds=0.5).question(EnginePosition(("e2e4",), {}), 0.5)
     assert question.commands == ("ucinewgame", "position startpos moves e2e4", "go nodes 100 movetime 500")
     assert question.read(["info depth 1", "bestmove e7e5 ponder g1f3"]) == "e7e5"
     with pytest.raises(EngineFault, match=r"'bestmove' without a move"):
         question.read(["bestmove"])
-    assert speech("uci", nodes=1).question(Position((), {}), 0.5).commands[1] == "position startpos"
-    question = speech("usi", seconds=0.25).question(Position(("7g7f",), {}), 0.5)
+    assert speech("uci", nodes=1).question(EnginePosition((), {}), 0.5).commands[1] == "position startpos"
+    question = speech("usi", seconds=0.25).question(EnginePosition(("7g7f",), {}), 0.5)
     assert question.commands == ("usinewgame", "position startpos moves 7g7f", "go btime 0 wtime 0 byoyomi 250")
     assert question.read(["bestmove P*5e"]) == "P*5e"
     hello, options = speech("uci", nodes=1, options={"Skill Level": 3, "Ponder": False}).start

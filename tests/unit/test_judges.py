@@ -18,7 +18,7 @@ from app.play.matches import MatchPlan, batch, play_match
 from app.play.optimal import TooFewPositions, draw_positions, optimal_share, saved_positions
 from app.play.own_players import DecidingPlayer
 from app.play.players import JudgeInTraining, RandomPlayer, load_player
-from app.play.selfplay import Lineup
+from app.play.selfplay import LineupSpec
 from app.store import MemoryStore
 from app.train.game import UnfitSettings, run_game
 
@@ -79,7 +79,7 @@ class TestNoTrainingMeetsJudges:
         with pytest.raises(JudgeInTraining, match=f"{name} is a judge"):
             load_player(MemoryStore(), name, open_table(TIC_TAC_TOE, 0).spec, config=TIC_TAC_TOE)
         with pytest.raises(ValidationError, match=f"{name} is a judge"):
-            Lineup(opponents=("random", name), games=2)
+            LineupSpec(opponents=("random", name), games=2)
 
     @pytest.mark.parametrize(
         "settings",

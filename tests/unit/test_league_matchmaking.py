@@ -219,10 +219,10 @@ def test_round_robin_pairs_everybody_with_everybody_once(players) -> None:
 
 def test_newcomer_is_paired_with_ladder_or_unmet_equals() -> None:
     pairings = placement(LEAGUE, checkpoint(200), 4)
-    assert [pairing.one for pairing in pairings] == [model(200)] * 4
-    assert [pairing.other for pairing in pairings] == ["random", model(20), model(40), RATED.id]
+    assert [pairing.first for pairing in pairings] == [model(200)] * 4
+    assert [pairing.second for pairing in pairings] == ["random", model(20), model(40), RATED.id]
     assert len(placement(LEAGUE, checkpoint(200), 99)) == 8
     newcomer = checkpoint(200, 390.0)
-    assert [pairing.other for pairing in placement(LEAGUE, newcomer, 2)] == [model(40), model(30)]
+    assert [pairing.second for pairing in placement(LEAGUE, newcomer, 2)] == [model(40), model(30)]
     seen = meet(LEAGUE, newcomer, model(40), 100, 50)
-    assert [pairing.other for pairing in placement(seen, newcomer, 2)] == [model(30), model(50)]
+    assert [pairing.second for pairing in placement(seen, newcomer, 2)] == [model(30), model(50)]

@@ -8,7 +8,7 @@ import pytest
 from app.config import EvaluationSettings, GameConfig
 from app.config.games import GAMES
 from app.core import ConfigKey
-from app.language.rollout import Agent, TextSchedule, play_texts
+from app.language.rollout import TextPlayer, TextSchedule, play_texts
 from app.language.text_games import open_text_table
 from app.play.match_statistics import match_statistics
 from app.play.matches import MatchPlan, play_match, play_rotations
@@ -40,7 +40,7 @@ def test_openings_leave_decisions_in_any_game() -> None:
     assert (rotations[:, 0] == rotations[:, 1]).all()
     config = GAMES[ConfigKey("tic_tac_toe_text_2p")]
     schedule = TextSchedule(range(20), range(20), [9] * 20, np.zeros((20, 2), dtype=np.int8), seed=1)
-    outcomes, _ = play_texts(open_text_table(config, 8), [Agent(bot="random")], schedule, None, most_tokens=8)
+    outcomes, _ = play_texts(open_text_table(config, 8), [TextPlayer(bot="random")], schedule, None, most_tokens=8)
     assert (outcomes.openings < outcomes.lengths).all()
     assert outcomes.openings.min() >= 4
     settings = EvaluationSettings(opening_plies=2)

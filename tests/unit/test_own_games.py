@@ -22,7 +22,7 @@ from app.games.openspiel import OpenSpielTable
 from app.play.inspection import InspectionSpec, game_record, history, inspect_in
 from app.play.players import RandomPlayer, load_player
 from app.play.selfplay import play_recorded, selfplay_schedule
-from app.scenarios.bad_data import falsified
+from app.scenarios.bad_data import falsify
 from app.store import MemoryStore, Shard, game_seed, put_shard
 from daemons.suitability import check_lasting, check_playable
 
@@ -196,7 +196,7 @@ def test_replay_names_what_was_altered() -> None:
 def test_false_outcomes_are_found_by_rules_or_by_own_checker() -> None:
     store, shard = MemoryStore(), shard_of(config("Race"), games=64)
     about = {"store": Path(), "config": config("Race"), "model": "a" * 64, "seed": 1}
-    honest, false = put_shard(store, shard), put_shard(store, falsified(shard))
+    honest, false = put_shard(store, shard), put_shard(store, falsify(shard))
     result = inspect_in(store, InspectionSpec(shard=honest, **about), lambda _: None)
     assert (result.against, result.checked, result.failures) == ("its own rules", 16, ())
     assert len(inspect_in(store, InspectionSpec(shard=false, **about), lambda _: None).failures) == 16

@@ -12,7 +12,7 @@ from language_models import KEY, canary_texts, random_adapter, small_base, turns
 from app.config import GAMES, Compute
 from app.core import UnusableFile
 from app.language.adapters import CONFIG, export_adapter
-from app.language.generator import ModelMismatch, Request, Sampling, check_canary
+from app.language.generator import ModelMismatch, PromptRequest, Sampling, check_canary
 from app.language.peft_generator import PeftGenerator
 from app.language.peft_import import import_adapter
 from app.language.scoring import answer_logits, log_probs
@@ -44,7 +44,7 @@ class Orders(Answers):
 def test_answer_in_parts_is_legal_and_never_cut(generator: PeftGenerator, most_tokens: int) -> None:
     adapter = random_adapter(STORE, generator, 1)
     generator.load(adapter)
-    asked = [Request(turn.prompt, adapter.name, Orders(), seed) for seed, turn in enumerate(turns(12))]
+    asked = [PromptRequest(turn.prompt, adapter.name, Orders(), seed) for seed, turn in enumerate(turns(12))]
     found = generator.generate(asked, Sampling(0.7, "\n", most_tokens))
     assert len({made.text for made in found}) > 2
     for made in found:
@@ -59,7 +59,7 @@ def test_answer_in_parts_is_legal_and_never_cut(generator: PeftGenerator, most_t
 
 def test_answer_without_a_choice_needs_no_model(generator: PeftGenerator) -> None:
     (turn,) = turns(1)
-    asked = [Request(turn.prompt, None, OneOf((" 4\n",)), 0), Request(turn.prompt, None, turn.answers, 0)]
+    asked = [PromptRequest(turn.prompt, None, OneOf((" 4\n",)), 0), PromptRequest(turn.prompt, None, turn.answers, 0)]
     only, other = generator.generate(asked, Sampling(1.0, "\n", 6))
     assert (only.text, only.finish, set(only.log_probs)) == (" 4\n", "stop", {0.0})
     assert other == generator.generate(asked[1:], Sampling(1.0, "\n", 6))[0]
@@ -71,7 +71,7 @@ def test_bfloat16_answers_pass_and_fail_a_canary_as_float32_ones(generator: Peft
     reduced.load(adapter)
     assert check_canary(reduced, adapter) < 1e-5
     generator.load(adapter)
-    asked = [Request(turn.prompt, adapter.name, turn.answers, seed) for seed, turn in enumerate(turns(8))]
+    asked = [PromptRequest(turn.prompt, adapter.name, turn.answers, seed) for seed, turn in enumerate(turns(8))]
     exact, rounded = (one.generate(asked, Sampling(1.0, "\n", 6)) for one in (generator, reduced))
     differences = np.abs([sum(a.log_probs) - sum(b.log_probs) for a, b in zip(exact, rounded, strict=True)])
     assert differences.max() > 1e-4  # answers themselves are drawn in bfloat16

@@ -135,7 +135,7 @@ def test_hearts_cards_add_up_in_each_position_of_a_match():
             taken = {card for hand in position.hands for card in hand}
             assert len(taken) == 52
         elif "passes" in ply.text:
-            assert card_name(position.given[ply.mover][-1]) is not None
+            assert card_name(position.passed[ply.mover][-1]) is not None
         else:
             assert card_name(position.trick[-1][1]) == ply.text
             assert position.trick[-1][0] == ply.mover

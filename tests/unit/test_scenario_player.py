@@ -18,7 +18,7 @@ from app.core import derive_id
 from app.events import Event, NodeLost, Payload, PlateauDetected, originate
 from app.journal import history
 from app.journal.memory import MemoryJournal
-from app.scenarios import SCENARIOS, Plan, Seen
+from app.scenarios import SCENARIOS, ObservedStep, Plan
 from app.scenarios.plan import TRACED
 from app.store import FileStore, MemoryStore
 from daemons.clock import SystemClock
@@ -36,7 +36,7 @@ class Told(Reporter):
     def began(self, trouble: Event[Any]) -> None:
         self.trouble = trouble
 
-    def saw(self, seen: Seen) -> None:
+    def saw(self, seen: ObservedStep) -> None:
         self.stages.append(seen.stage)
 
     def remedied(self, remedy: Payload) -> None:

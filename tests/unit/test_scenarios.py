@@ -36,9 +36,9 @@ from app.games import checker_for
 from app.learning.inference import Policy
 from app.learning.network import bytes_to_parameters
 from app.play.inspection import game_record
-from app.scenarios import SCENARIOS, Plan, Watch, choose, known_of
-from app.scenarios.plan import Known, NotReady, Scenario
-from app.scenarios.regression import turned_round
+from app.scenarios import SCENARIOS, Plan, Watch, choose, views_of
+from app.scenarios.plan import ConfigView, NotReady, Scenario
+from app.scenarios.regression import store_reversed
 from app.scenarios.stall import QUICK
 from app.store import FileStore, MemoryStore, get_checkpoint, get_shard, put_checkpoint
 
@@ -46,12 +46,12 @@ CONFIG = GAMES[KEY]
 
 
 @pytest.fixture
-def known() -> Known:
+def known() -> ConfigView:
     return known_after(promoted())
 
 
 @pytest.fixture
-def learned(tmp_path) -> tuple[Known, FileStore]:
+def learned(tmp_path) -> tuple[ConfigView, FileStore]:
     model = put_model(tmp_path, CONFIG, scale=5.0)
     return known_after(promoted(model, step=0), played("r")), FileStore(tmp_path)
 
@@ -87,12 +87,12 @@ PLATEAU = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
 class TestKnown:
     def test_known_state_is_the_latest_recorded(self, record):
         events = [record(promoted(OLD), KEY), record(promoted(NEW, 500.0, 6), KEY), record(promoted(NEW), "go7_2p")]
-        assert known_of(run_settings(), events)[KEY].promotion.elo == 500.0
+        assert views_of(run_settings(), events)[KEY].promotion.elo == 500.0
         events.append(record(ModelRolledBack(from_model=NEW, to_model=OLD, step=5, reason="x"), KEY))
-        found = known_of(run_settings(), events)
+        found = views_of(run_settings(), events)
         assert (list(found), found[KEY].model, found[KEY].promotion.elo) == ([KEY], OLD, 400.0)
         history = (adapted(3e-4), boosted(1.5), TrainingBlockedByQuality(reason="x"), played("r", "d" * 64))
-        found = known_of(run_settings(), [record(data, KEY) for data in history])[KEY]
+        found = views_of(run_settings(), [record(data, KEY) for data in history])[KEY]
         state = found.state
         assert (state.learning_rate, state.exploration_boost, state.training_block) == (3e-4, 1.5, "x")
         assert (found.shard, state.games_played) == ("d" * 64, 10)
@@ -102,12 +102,12 @@ class TestKnown:
 
 class TestChoosing:
     def test_first_configuration_that_lacks_nothing_is_chosen(self, record):
-        known = known_of(run_settings(KEY, OTHER_KEY), [record(promoted(), OTHER_KEY)])
+        known = views_of(run_settings(KEY, OTHER_KEY), [record(promoted(), OTHER_KEY)])
         assert choose(SCENARIOS["stall"], known, None, MemoryStore()).key == OTHER_KEY
         with pytest.raises(NotReady, match=f"stall can't be made now: {KEY} has no current model yet"):
             choose(SCENARIOS["stall"], {KEY: known_after()}, KEY, MemoryStore())
         settings = run_settings().replace(configs=(CONFIG.replace(knobs=("epochs",)),))
-        known = known_of(settings, [record(promoted(), KEY)])
+        known = views_of(settings, [record(promoted(), KEY)])
         with pytest.raises(NotReady, match="fixed learning rate"):
             choose(SCENARIOS["stall"], known, None, MemoryStore())
 
@@ -143,7 +143,7 @@ class TestChoosing:
 class TestRegression:
     def test_the_model_likes_best_what_the_good_one_likes_least(self, learned):
         known, store = learned
-        good, bad = known.model, turned_round(store, known.model)
+        good, bad = known.model, store_reversed(store, known.model)
         shape = get_checkpoint(store, good).manifest.shape
         obs, mask = (
             np.random.default_rng(1).random((50, shape.features), np.float32),
@@ -164,7 +164,7 @@ class TestRegression:
         assert store.has(trouble.model)
         assert trouble.evidence.statistic == "an operator's word"
         known, store = learned
-        manifest = get_checkpoint(store, turned_round(store, known.model), optimizer=True).manifest
+        manifest = get_checkpoint(store, store_reversed(store, known.model), optimizer=True).manifest
         assert (manifest.step, manifest.parent, manifest.optimizer) == (1, known.model, None)
 
     def test_the_story(self, learned, record):

@@ -19,7 +19,7 @@ from app.core import UnusableFile
 from app.language import served_generator
 from app.language.adapter_folder import AdapterFolder
 from app.language.base_model import BaseModel, get_base
-from app.language.generator import Adapter, ModelMismatch, Request, Sampling, get_adapter
+from app.language.generator import Adapter, ModelMismatch, PromptRequest, Sampling, get_adapter
 from app.language.peft_generator import PeftGenerator
 from app.language.served_generator import ServedGenerator
 from app.language.text_game import OneOf
@@ -76,8 +76,8 @@ def loaded(generator: ServedGenerator, adapters: list[Adapter]) -> ServedGenerat
     return generator
 
 
-def requests(*names: str | None, count: int = 6) -> list[Request]:
-    return [Request(turn.prompt, names[k % len(names)], turn.answers, k) for k, turn in enumerate(turns(count))]
+def requests(*names: str | None, count: int = 6) -> list[PromptRequest]:
+    return [PromptRequest(turn.prompt, names[k % len(names)], turn.answers, k) for k, turn in enumerate(turns(count))]
 
 
 def test_answers_are_those_of_the_generator_of_this_process(local, adapters, server, loaded):
@@ -93,7 +93,7 @@ def test_answers_are_those_of_the_generator_of_this_process(local, adapters, ser
 
 def test_place_with_one_legal_token_is_not_asked_for(adapters, server, loaded):
     server.asked.clear()
-    (made,) = loaded.generate([Request("Your column:", adapters[0].name, OneOf((" 3 1\n", " 3 2\n")), 0)], FREE)
+    (made,) = loaded.generate([PromptRequest("Your column:", adapters[0].name, OneOf((" 3 1\n", " 3 2\n")), 0)], FREE)
     choices = sum(len(legal) > 1 for legal in made.allowed)
     assert len(server.asked) == choices < len(made.ids)
 
@@ -101,7 +101,7 @@ def test_place_with_one_legal_token_is_not_asked_for(adapters, server, loaded):
 def test_options_beyond_the_server_s_limit_are_asked_in_parts(base, local, adapters, loaded):
     options = tuple(text for token in range(300) if base.encode(text := base.decode([token])) == [token])
     assert len(options) > 128
-    asked = [Request("Your column:", adapters[0].name, OneOf(options), seed) for seed in range(3)]
+    asked = [PromptRequest("Your column:", adapters[0].name, OneOf(options), seed) for seed in range(3)]
     assert [one.ids for one in loaded.generate(asked, FREE)] == [one.ids for one in local.generate(asked, FREE)]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from simulated_settings import simulated_settings
 
-from app.comparison.fitting import Observed, fitted_curve, fitted_times, observe, plant_text, without_troubles
+from app.comparison.fitting import Observed, fit_curve, fit_times, observe, plant_text, without_troubles
 from app.config import GAMES
 from app.events import Event
 from app.simulation import ARMS, BadPlant, Simulation, load_plant
@@ -91,13 +91,13 @@ def observed() -> Observed:
 
 def test_fitted_plant_is_that_of_the_run(observed):
     truth = load_plant().curve(KEY)
-    found = fitted_curve(observed, load_plant().default, heuristic=321.0)
+    found = fit_curve(observed, load_plant().default, heuristic=321.0)
     assert found.ceiling == pytest.approx(truth.ceiling, rel=0.15)
     assert found.lessons == pytest.approx(truth.lessons, rel=0.3)
     assert found.rows_per_game == pytest.approx(truth.rows_per_game, rel=0.05)
     assert found.heuristic == 321.0
     plant = load_plant()
-    truth, found = plant.curve(KEY).time, fitted_times(observed)
+    truth, found = plant.curve(KEY).time, fit_times(observed)
     for job in ("inspection", "training", "trained_row", "rated_game"):
         assert getattr(found, job) == pytest.approx(getattr(truth, job) * plant.time.scale, rel=0.01), job
     assert found.request == pytest.approx(truth.request * plant.time.scale, rel=0.5)  # speeds of nodes differ

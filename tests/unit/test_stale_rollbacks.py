@@ -7,7 +7,7 @@ from scenario_events import asked
 from app.config import RunSettings
 from app.controllers.fold import Fold
 from app.events import ModelPromoted, ModelRolledBack, RunConfigured
-from app.scenarios import known_of
+from app.scenarios import views_of
 from app.status.configs import ConfigRow, fold_config
 from app.status.league import LeagueView
 from daemons.jobs import WorkerPlace
@@ -56,4 +56,4 @@ def test_stale_rollback_is_shown_nowhere(record, history, back, current):
         row = fold_config(row, event)
         league.take(event, SETTINGS)
     assert row.model == league.league.champion == current
-    assert known_of(SETTINGS, events)[KEY].model == current
+    assert views_of(SETTINGS, events)[KEY].model == current

@@ -25,10 +25,7 @@ CHANNEL = "journal"
 
 
 def asyncapi_document(files: Mapping[type[Payload], str]) -> dict[str, Any]:
-    """Return the AsyncAPI document, whose one channel is the journal.
-
-    ``files`` names each event's schema file.
-    """
+    """Return the AsyncAPI document, whose one channel is the journal. ``files`` names each event's schema file."""
     messages = {
         payload.event_name: {
             "name": payload.event_type,
@@ -115,10 +112,7 @@ def envelope_schema(payload: type[Payload]) -> dict[str, Any]:
 
 
 def documents() -> dict[str, dict[str, Any]]:
-    """Return all documents by file name.
-
-    They are the schemas of the current versions and the AsyncAPI document.
-    """
+    """Return all documents by file name: the schemas of the current versions and the AsyncAPI document."""
     files = {payload: file_name(payload.event_type, payload.dataversion) for payload in CATALOGUE}
     schemas = {file: envelope_schema(payload) for payload, file in files.items()}
     return schemas | {ASYNCAPI_FILE: asyncapi_document(files)}
@@ -134,8 +128,8 @@ def shape(schema: Any, *, names: bool = False) -> Any:
         return sorted((shape(item) for item in schema), key=repr)
     if not isinstance(schema, Mapping):
         return schema
-    kept = {key: value for key, value in schema.items() if names or key not in ANNOTATIONS}
-    return {key: shape(value, names=not names and key in NAMES) for key, value in sorted(kept.items())}
+    constraints = {key: value for key, value in schema.items() if names or key not in ANNOTATIONS}
+    return {key: shape(value, names=not names and key in NAMES) for key, value in sorted(constraints.items())}
 
 
 class SchemaProblem(NamedTuple):
@@ -146,34 +140,31 @@ class SchemaProblem(NamedTuple):
 
 
 def problems(published: Mapping[str, str]) -> list[SchemaProblem]:
-    """Compare the checked-in files with the models.
-
-    ``published`` has the files' texts by file name.
-    """
-    found: list[SchemaProblem] = []
+    """Compare the checked-in files with the models. ``published`` has the files' texts by file name."""
+    result: list[SchemaProblem] = []
     present = documents()
     for name, document in present.items():
         text = published.get(name)
         if text is None:
-            found.append(SchemaProblem(f"{name} is missing: {REWRITE}.", rewrites=True))
+            result.append(SchemaProblem(f"{name} is missing: {REWRITE}.", rewrites=True))
         elif text == render(document):
             continue
         elif name == ASYNCAPI_FILE or shape(json.loads(text)) == shape(document):
-            found.append(SchemaProblem(f"{name} is out of date: {REWRITE}.", rewrites=True))
+            result.append(SchemaProblem(f"{name} is out of date: {REWRITE}.", rewrites=True))
         else:
-            found.append(SchemaProblem(f"{name} no longer describes its events: {RAISE}.", rewrites=False))
+            result.append(SchemaProblem(f"{name} no longer describes its events: {RAISE}.", rewrites=False))
     older = [(payload, version) for payload in CATALOGUE for version in range(1, payload.dataversion)]
-    known = {*present, *(file_name(payload.event_type, version) for payload, version in older)}
-    found += [
+    described = {*present, *(file_name(payload.event_type, version) for payload, version in older)}
+    result += [
         SchemaProblem(f"{name} describes no event of ours: delete it.", rewrites=False)
-        for name in sorted(published.keys() - known)
+        for name in sorted(published.keys() - described)
     ]
-    found += [
+    result += [
         SchemaProblem(f"{payload.event_name} lacks the upcast from version {version}: add it.", rewrites=False)
         for payload, version in older
         if (payload.event_type, version) not in UPCASTS
     ]
-    return found
+    return result
 
 
 def render(document: Mapping[str, Any]) -> str:

@@ -22,18 +22,15 @@ def write(folder: Path) -> None:
 
 
 def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
-    """Check the documents in a folder, and return the exit code.
-
-    The argument ``write`` writes the documents first.
-    """
+    """Check the documents in a folder, and return the exit code. The argument ``write`` writes the documents first."""
     if list(arguments) not in (["check"], ["write"]):
         sys.stderr.write("usage: python -m app.events.schemas check|write\n")
         return 2
     if list(arguments) == ["write"]:
         write(folder)
-    found = problems(read(folder))
-    sys.stderr.writelines(f"{problem.text}\n" for problem in found)
-    return 1 if found else 0
+    found_problems = problems(read(folder))
+    sys.stderr.writelines(f"{problem.text}\n" for problem in found_problems)
+    return 1 if found_problems else 0
 
 
 if __name__ == "__main__":

@@ -25,31 +25,28 @@ def retreats_of(board: Map, unit: Unit, attacked_from: int, forbidden: int) -> t
     return tuple(to for to in board.steps[unit.fleet][unit.at] if not forbidden >> board.province_of[to] & 1)
 
 
-def after_movement(position: Position, found: Movement) -> tuple[dict[int, Unit], dict[int, Dislodged]]:
+def after_movement(position: Position, movement: Movement) -> tuple[dict[int, Unit], dict[int, Dislodged]]:
     """Return units and dislodged units after a movement phase."""
     board = position.board
     units = {
         province: unit
         for province, unit in position.units.items()
-        if province not in found.moved and province not in found.dislodged
+        if province not in movement.moved and province not in movement.dislodged
     }
-    for province, to in found.moved.items():
+    for province, to in movement.moved.items():
         units[board.province_of[to]] = position.units[province]._replace(at=to)
-    forbidden = found.contested
+    forbidden = movement.contested
     for province in units:
         forbidden |= 1 << province
     dislodged = {}
-    for province, attacker in sorted(found.dislodged.items()):
+    for province, attacker in sorted(movement.dislodged.items()):
         unit = position.units[province]
         dislodged[province] = Dislodged(unit, retreats_of(board, unit, attacker, forbidden))
     return units, dislodged
 
 
 def retreat(position: Position, orders: Mapping[int, Order]) -> tuple[dict[int, Unit], dict[int, tuple[str, ...]]]:
-    """Return the units after retreats, and the dislodged units' results by province.
-
-    A unit without a legal order is disbanded. So are all units that retreat to the same province.
-    """
+    """Return units after retreats, and results by province; units without a legal or unique target are disbanded."""
     board = position.board
     goals: dict[int, int] = {}
     results: dict[int, tuple[str, ...]] = {}
@@ -62,10 +59,10 @@ def retreat(position: Position, orders: Mapping[int, Order]) -> tuple[dict[int, 
             results[province] = (DISBANDED,)
         else:
             results[province] = (VOID, DISBANDED)
-    taken = [board.province_of[to] for to in goals.values()]
+    entered = [board.province_of[to] for to in goals.values()]
     units = dict(position.units)
     for province, to in goals.items():
-        if taken.count(board.province_of[to]) > 1:
+        if entered.count(board.province_of[to]) > 1:
             results[province] = (BOUNCE, DISBANDED)
         else:
             units[board.province_of[to]] = position.dislodged[province].unit._replace(at=to)
@@ -73,10 +70,7 @@ def retreat(position: Position, orders: Mapping[int, Order]) -> tuple[dict[int, 
 
 
 def _retreat_target(board: Map, lost: Dislodged, order: Order) -> int:
-    """Return the location of a retreat, NOWHERE if it is not allowed.
-
-    A coast need not be named if only one is left.
-    """
+    """Return the location of a retreat, NOWHERE if it is not allowed. A coast need not be named if only one is left."""
     if order.to in lost.retreats:
         return order.to
     matching = [to for to in lost.retreats if board.province_of[to] == board.province_of[order.to]]
@@ -95,11 +89,11 @@ def adjust(position: Position, orders: Mapping[int, Sequence[Order]]) -> tuple[d
     carried = []
     for power in range(len(board.powers)):
         builds = position.builds(power)
-        given = orders.get(power, ())
-        done = [False] * len(given)
+        power_orders = orders.get(power, ())
+        done = [False] * len(power_orders)
         left = abs(builds)
-        for number, order in enumerate(given):
-            if left and _adjusted(position, units, power, order, builds > 0):
+        for number, order in enumerate(power_orders):
+            if left and _adjust(position, units, power, order, builds > 0):
                 done[number] = True
                 left -= 1
         for province in civil_disorder(position, power, units, left if builds < 0 else 0):
@@ -108,7 +102,7 @@ def adjust(position: Position, orders: Mapping[int, Sequence[Order]]) -> tuple[d
     return units, carried
 
 
-def _adjusted(position: Position, units: dict[int, Unit], power: int, order: Order, builds: bool) -> bool:  # noqa: FBT001
+def _adjust(position: Position, units: dict[int, Unit], power: int, order: Order, builds: bool) -> bool:  # noqa: FBT001
     """Carry out one adjustment order; return whether it is legal."""
     board = position.board
     if order.kind == WAIVE:

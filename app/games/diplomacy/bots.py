@@ -31,22 +31,16 @@ def hold_bot(position: Position, power: int, rng: Random) -> list[Order]:  # noq
 
 
 def random_bot(position: Position, power: int, rng: Random) -> list[Order]:
-    """Draw from the legal orders of each unit.
-
-    The bot builds or disbands as much as possible.
-    """
+    """Draw from the legal orders of each unit. The bot builds or disbands as much as possible."""
     legal = legal_orders(position, power)
-    places = sorted(legal)
+    provinces = sorted(legal)
     if position.phase.kind == ADJUSTMENTS:
-        places = rng.sample(places, abs(position.builds(power)))
-    return [rng.choice(legal[place]) for place in places]
+        provinces = rng.sample(provinces, abs(position.builds(power)))
+    return [rng.choice(legal[province]) for province in provinces]
 
 
 def chaos_bot(position: Position, power: int, rng: Random) -> list[Order]:
-    """Move or retreat with every unit that can, anywhere.
-
-    Otherwise the bot plays as the random bot.
-    """
+    """Move or retreat with every unit that can, anywhere. Otherwise the bot plays as the random bot."""
     if position.phase.kind == ADJUSTMENTS:
         return random_bot(position, power, rng)
     chosen = []
@@ -57,10 +51,7 @@ def chaos_bot(position: Position, power: int, rng: Random) -> list[Order]:
 
 
 def defensive_bot(position: Position, power: int, rng: Random) -> list[Order]:
-    """Garrison the own centres that others could enter.
-
-    The other units support the garrisons, or approach such centres.
-    """
+    """Garrison own centres that others could enter; other units support the garrisons, or approach such centres."""
     if position.phase.kind != MOVEMENT:
         return _between_movements(position, power, rng)
     board = position.board
@@ -69,44 +60,38 @@ def defensive_bot(position: Position, power: int, rng: Random) -> list[Order]:
     orders: dict[int, Order] = {}
     open_centers = [center for center in sorted(threatened) if center not in position.units]
     for unit in units:
-        here = board.province_of[unit.at]
-        if here in threatened:
-            orders[here] = Order(HOLD, unit.fleet, unit.at)
+        province = board.province_of[unit.at]
+        if province in threatened:
+            orders[province] = Order(HOLD, unit.fleet, unit.at)
     for unit in units:
-        here = board.province_of[unit.at]
+        province = board.province_of[unit.at]
         goals = [to for to in board.steps[unit.fleet][unit.at] if board.province_of[to] in open_centers]
-        if here not in orders and goals:
+        if province not in orders and goals:
             to = rng.choice(goals)
             open_centers.remove(board.province_of[to])
-            orders[here] = Order(MOVE, unit.fleet, unit.at, to)
+            orders[province] = Order(MOVE, unit.fleet, unit.at, to)
     for unit in units:
-        here = board.province_of[unit.at]
-        if here not in orders:
-            orders[here] = _help(position, unit, orders, rng) or _approach(position, unit, threatened, orders, rng)
+        province = board.province_of[unit.at]
+        if province not in orders:
+            orders[province] = _help(position, unit, orders, rng) or _approach(position, unit, threatened, orders, rng)
     return list(orders.values())
 
 
 def territorial_bot(position: Position, power: int, rng: Random) -> list[Order]:
-    """Move each unit towards the nearest centre not yet owned.
-
-    No two units move into one province.
-    """
+    """Move each unit towards the nearest centre not yet owned. No two units move into one province."""
     if position.phase.kind != MOVEMENT:
         return _between_movements(position, power, rng)
     goals = set(position.board.centers) - set(position.centers_of(power))
     orders: dict[int, Order] = {}
     for unit in rng.sample(units := position.units_of(power), len(units)):
-        here = position.board.province_of[unit.at]
-        waits = here in goals and position.phase.season == "F"  # it gets the centre by staying there
-        orders[here] = Order(HOLD, unit.fleet, unit.at) if waits else _approach(position, unit, goals, orders, rng)
+        province = position.board.province_of[unit.at]
+        waits = province in goals and position.phase.season == "F"  # it gets the centre by staying there
+        orders[province] = Order(HOLD, unit.fleet, unit.at) if waits else _approach(position, unit, goals, orders, rng)
     return list(orders.values())
 
 
 def coordinated_bot(position: Position, power: int, rng: Random) -> list[Order]:  # noqa: C901
-    """Attack centres with as many supports as the defence seems to need.
-
-    The other units support or approach.
-    """
+    """Attack centres with as many supports as the defence seems to need. The other units support or approach."""
     if position.phase.kind != MOVEMENT:
         return _between_movements(position, power, rng)
     board = position.board
@@ -114,19 +99,19 @@ def coordinated_bot(position: Position, power: int, rng: Random) -> list[Order]:
     goals = set(board.centers) - own
     orders: dict[int, Order] = {}
     for unit in position.units_of(power):
-        here = board.province_of[unit.at]
-        if position.phase.season == "F" and here in goals:
-            orders[here] = Order(HOLD, unit.fleet, unit.at)
+        province = board.province_of[unit.at]
+        if position.phase.season == "F" and province in goals:
+            orders[province] = Order(HOLD, unit.fleet, unit.at)
     for goal in sorted(goals, key=lambda goal: (_resistance(position, power, goal), rng.random())):
         _attack(position, power, goal, orders)
     for unit in position.units_of(power):
-        here = board.province_of[unit.at]
-        if here in own and here not in orders and _enemies_near(position, power, here) > 1:
-            orders[here] = Order(HOLD, unit.fleet, unit.at)
+        province = board.province_of[unit.at]
+        if province in own and province not in orders and _enemies_near(position, power, province) > 1:
+            orders[province] = Order(HOLD, unit.fleet, unit.at)
     for unit in rng.sample(units := position.units_of(power), len(units)):
-        here = board.province_of[unit.at]
-        if here not in orders:
-            orders[here] = _help(position, unit, orders, rng) or _approach(position, unit, goals, orders, rng)
+        province = board.province_of[unit.at]
+        if province not in orders:
+            orders[province] = _help(position, unit, orders, rng) or _approach(position, unit, goals, orders, rng)
     return list(orders.values())
 
 
@@ -148,10 +133,7 @@ def _enemies_near(position: Position, power: int, province: int) -> int:
 
 
 def _resistance(position: Position, power: int, goal: int) -> int:
-    """Return the strength that an attack on a province seems to need.
-
-    It is more than the strength that may defend the province or want it.
-    """
+    """Return the strength that an attack on a province seems to need: more than may defend or want it."""
     occupant = position.units.get(goal)
     rivals = _enemies_near(position, power, goal)
     if occupant is None:
@@ -168,7 +150,7 @@ def _attack(position: Position, power: int, goal: int, orders: dict[int, Order])
         if board.province_of[unit.at] not in orders and board.reach[unit.fleet][unit.at] >> goal & 1
     ]
     needed = _resistance(position, power, goal)
-    if len(free) < (needed if goal in position.units else 1) or _taken(position, goal, orders):
+    if len(free) < (needed if goal in position.units else 1) or _is_occupied(position, goal, orders):
         return
     mover, *helpers = free
     to = next(to for to in board.steps[mover.fleet][mover.at] if board.province_of[to] == goal)
@@ -178,7 +160,7 @@ def _attack(position: Position, power: int, goal: int, orders: dict[int, Order])
         orders[board.province_of[helper.at]] = help_
 
 
-def _taken(position: Position, province: int, orders: dict[int, Order]) -> bool:
+def _is_occupied(position: Position, province: int, orders: dict[int, Order]) -> bool:
     """Return whether an ordered unit goes to a province or stays there."""
     board = position.board
     return (province in orders and orders[province].kind != MOVE) or any(
@@ -187,25 +169,19 @@ def _taken(position: Position, province: int, orders: dict[int, Order]) -> bool:
 
 
 def _help(position: Position, unit: Unit, orders: dict[int, Order], rng: Random) -> Order | None:
-    """Return a support of another unit's move or hold, or None.
-
-    Only orders with an enemy near their target are supported.
-    """
-    board, found = position.board, []
+    """Return a support of another unit's move or hold with an enemy near its target, or None."""
+    board, supports = position.board, []
     for province, order in orders.items():
         target = board.province_of[order.to] if order.kind == MOVE else province
         near = board.reach[unit.fleet][unit.at] >> target & 1
         if order.kind in (MOVE, HOLD) and near and _enemies_near(position, unit.power, target):
             to = target if order.kind == MOVE else -1
-            found.append(Order(SUPPORT, unit.fleet, unit.at, to, order.at, order.fleet))
-    return rng.choice(found) if found else None
+            supports.append(Order(SUPPORT, unit.fleet, unit.at, to, order.at, order.fleet))
+    return rng.choice(supports) if supports else None
 
 
 def _approach(position: Position, unit: Unit, goals: set[int], orders: dict[int, Order], rng: Random) -> Order:
-    """Return a move one step towards the nearest of some provinces.
-
-    Return a hold if no step leads nearer, or if the power's other units are in the way.
-    """
+    """Return a step towards the nearest of some provinces; a hold if none leads nearer past the power's units."""
     board = position.board
     far = _distances(board, unit.fleet)
 
@@ -216,7 +192,7 @@ def _approach(position: Position, unit: Unit, goals: set[int], orders: dict[int,
         province = board.province_of[to]
         other = position.units.get(province)
         stays = other is not None and other.power == unit.power and province not in orders
-        return stays or _taken(position, province, orders)
+        return stays or _is_occupied(position, province, orders)
 
     steps = [to for to in board.steps[unit.fleet][unit.at] if left(to) < left(unit.at) and not blocked(to)]
     if not steps:
@@ -232,15 +208,15 @@ def _distances(board: Map, fleet: bool) -> list[list[int]]:  # noqa: FBT001
 
 
 def _steps_from(board: Map, fleet: bool, start: int) -> list[int]:  # noqa: FBT001
-    found = [UNREACHABLE] * board.provinces
-    seen, edge, count = {start}, [start], 0
+    distances = [UNREACHABLE] * board.provinces
+    reached, edge, count = {start}, [start], 0
     while edge:
         for at in edge:
-            found[board.province_of[at]] = min(count, found[board.province_of[at]])
-        edge = [to for to in dict.fromkeys(to for at in edge for to in board.steps[fleet][at]) if to not in seen]
-        seen.update(edge)
+            distances[board.province_of[at]] = min(count, distances[board.province_of[at]])
+        edge = [to for to in dict.fromkeys(to for at in edge for to in board.steps[fleet][at]) if to not in reached]
+        reached.update(edge)
         count += 1
-    return found
+    return distances
 
 
 def _between_movements(position: Position, power: int, rng: Random) -> list[Order]:

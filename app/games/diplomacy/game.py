@@ -88,12 +88,12 @@ class Game:
         for name in orders:
             if name not in self.board.powers:
                 raise BadUsage(f"{name!r} is no power.", hint=f"The powers: {', '.join(self.board.powers)}.")
-        given = tuple(tuple(self._read(order) for order in orders.get(name, ())) for name in self.board.powers)
-        after, results = play_phase(self.position, given)
-        turn = Turn(self.position, given, results)
+        by_power = tuple(tuple(self._read(order) for order in orders.get(name, ())) for name in self.board.powers)
+        after, results = play_phase(self.position, by_power)
+        turn = Turn(self.position, by_power, results)
         self.turns.append(turn)
         self.position = after
-        self.outcome = self._ended()
+        self.outcome = self._outcome()
         return turn
 
     def _read(self, order: str | Order) -> Order:
@@ -106,7 +106,7 @@ class Game:
     def _left(self) -> tuple[int, ...]:
         return tuple(power for power, counts in enumerate(self.position.counts()) if any(counts))
 
-    def _ended(self) -> Outcome | None:
+    def _outcome(self) -> Outcome | None:
         centers = [count for count, _ in self.position.counts()]
         most = max(centers)
         if most >= (self.ending.to_win or self.board.to_win) and centers.count(most) == 1:
@@ -118,10 +118,7 @@ class Game:
         return None
 
     def _quiet(self, years: int) -> bool:
-        """Return whether no centre has changed hands in the last ``years`` years.
-
-        It is true only in a spring movement phase.
-        """
+        """Return whether, in a spring movement phase, no centre has changed hands in the last ``years`` years."""
         before = Phase(self.position.phase.year - years, "S", MOVEMENT)
         if self.position.phase[1:] != before[1:]:
             return False
@@ -146,8 +143,8 @@ def play_phase(position: Position, orders: Sequence[Sequence[Order]]) -> tuple[P
         return _play_retreats(position, orders)
     units, carried = adjust(position, dict(enumerate(orders)))
     results: Results = {}
-    for given, done in zip(orders, carried, strict=True):
-        for order, ok in zip(given, done, strict=True):
+    for power_orders, done in zip(orders, carried, strict=True):
+        for order, ok in zip(power_orders, done, strict=True):
             if order.kind != WAIVE:
                 results.setdefault(unit_text(position.board, order.fleet, order.at), () if ok else (VOID,))
     phase = Phase(position.phase.year + 1, "S", MOVEMENT)
@@ -156,17 +153,17 @@ def play_phase(position: Position, orders: Sequence[Sequence[Order]]) -> tuple[P
 
 def _play_movement(position: Position, orders: Sequence[Sequence[Order]]) -> tuple[Position, Results]:
     board = position.board
-    given: dict[int, Order] = {}
+    by_province: dict[int, Order] = {}
     for power, own in enumerate(orders):
         for order in own:
             province = board.province_of[order.at]
             unit = position.units.get(province)
             if unit is not None and unit.power == power:
-                given.setdefault(province, order)
-    found = adjudicate(board, position.units, given)
-    units, dislodged = after_movement(position, found)
+                by_province.setdefault(province, order)
+    movement = adjudicate(board, position.units, by_province)
+    units, dislodged = after_movement(position, movement)
     results = {
-        unit_text(board, unit.fleet, unit.at): found.results.get(province, ())
+        unit_text(board, unit.fleet, unit.at): movement.results.get(province, ())
         for province, unit in sorted(position.units.items())
     }
     after = replace(position, units=units, dislodged=dislodged, influence=_influence(position, units))
@@ -175,15 +172,15 @@ def _play_movement(position: Position, orders: Sequence[Sequence[Order]]) -> tup
 
 def _play_retreats(position: Position, orders: Sequence[Sequence[Order]]) -> tuple[Position, Results]:
     board = position.board
-    given: dict[int, Order] = {}
+    by_province: dict[int, Order] = {}
     for power, own in enumerate(orders):
         for order in own:
             lost = position.dislodged.get(board.province_of[order.at])
             if lost is not None and (lost.unit.power, lost.unit.fleet) == (power, order.fleet):
-                given.setdefault(board.province_of[order.at], order)
-    units, found = retreat(position, given)
+                by_province.setdefault(board.province_of[order.at], order)
+    units, results_by_province = retreat(position, by_province)
     results = {
-        unit_text(board, lost.unit.fleet, lost.unit.at): found.get(province, ())
+        unit_text(board, lost.unit.fleet, lost.unit.at): results_by_province.get(province, ())
         for province, lost in position.dislodged.items()
     }
     after = replace(position, units=units, dislodged={}, influence=_influence(position, units))

@@ -41,40 +41,37 @@ def legal_orders(position: Position, power: int) -> dict[int, list[Order]]:
     }
 
 
-def next_orders(position: Position, power: int, given: Sequence[Order]) -> list[Order]:
+def next_orders(position: Position, power: int, previous: Sequence[Order]) -> list[Order]:
     """Return the legal orders that may follow those already given.
 
     The list is empty if the power has given all. Units, builds and disbands are in the alphabetical order of their
     provinces, and waived builds come last. So each set of orders can be given in one way only.
     """
     legal = legal_orders(position, power)
-    places = sorted(legal)
+    provinces = sorted(legal)
     if position.phase.kind != ADJUSTMENTS:
-        return legal[places[len(given)]] if len(given) < len(places) else []
+        return legal[provinces[len(previous)]] if len(previous) < len(provinces) else []
     builds = position.builds(power)
-    missing = abs(builds) - len(given)
+    missing = abs(builds) - len(previous)
     if not missing:
         return []
-    if given and given[-1].kind == WAIVE:
+    if previous and previous[-1].kind == WAIVE:
         return [Order(WAIVE)]
-    last = position.board.province_of[given[-1].at] if given else -1
-    left = [place for place in places if place > last]
+    last = position.board.province_of[previous[-1].at] if previous else -1
+    left = [province for province in provinces if province > last]
     if builds < 0:
         left = left[: len(left) - missing + 1]  # later ones would leave too few
-    orders = [order for place in left for order in legal[place]]
+    orders = [order for province in left for order in legal[province]]
     return orders if builds < 0 else [*orders, Order(WAIVE)]
 
 
 def in_order(position: Position, power: int, orders: Sequence[Order]) -> list[Order]:
-    """Return legal orders as ``next_orders`` asks for them.
-
-    The orders are those of all units, or builds or disbands. Missing builds are waived.
-    """
+    """Return legal orders in the order of ``next_orders``; missing builds are waived."""
     board = position.board
-    given = sorted((order for order in orders if order.kind != WAIVE), key=lambda order: board.province_of[order.at])
+    ordered = sorted((order for order in orders if order.kind != WAIVE), key=lambda order: board.province_of[order.at])
     if position.phase.kind == ADJUSTMENTS:
-        given += [Order(WAIVE)] * (position.builds(power) - len(given))
-    return given
+        ordered += [Order(WAIVE)] * (position.builds(power) - len(ordered))
+    return ordered
 
 
 @lru_cache(maxsize=256)
@@ -122,7 +119,7 @@ class Moves:
         """Return the legal orders of the unit in a province."""
         board, units = self._board, self._units
         _, fleet, at = units[province]
-        orders = list(_alone(board, fleet, at))
+        orders = list(_own_orders(board, fleet, at))
         if province in self._by_sea:
             orders += [_by_sea(board, at, target) for target in bits(self._by_sea[province])]
         at_sea, near, reach = self._fleets >> province & 1, board.near[fleet][at], board.reach[fleet][at]
@@ -138,10 +135,7 @@ class Moves:
         return orders
 
     def _needs(self, helper: int, source: int, target: int) -> bool:
-        """Return whether an army needs a fleet's convoy to reach a province.
-
-        If it does, the fleet, ``helper``, cannot support the army's move.
-        """
+        """Return whether an army needs the convoy of ``helper``, which cannot support it then, to reach a province."""
         return not self._board.convoy_reach(source, self._fleets & ~(1 << helper)) >> target & 1
 
     def _convoys(self, province: int, at: int) -> list[Order]:
@@ -152,7 +146,7 @@ class Moves:
 
 
 @cache
-def _alone(board: Map, fleet: bool, at: int) -> tuple[Order, ...]:  # noqa: FBT001
+def _own_orders(board: Map, fleet: bool, at: int) -> tuple[Order, ...]:  # noqa: FBT001
     """Return the orders to hold and to move a step."""
     return (Order(HOLD, fleet, at), *(Order(MOVE, fleet, at, to) for to in board.steps[fleet][at]))
 
@@ -175,10 +169,7 @@ def _support(board: Map, fleet: bool, at: int, source: int, target: int) -> Orde
 
 @cache
 def _supports(board: Map, fleet: bool, at: int, other_fleet: bool, other: int) -> tuple[Order, ...]:  # noqa: FBT001
-    """Return the orders that support another unit's hold or steps.
-
-    A fleet's move to a province with two coasts is supported with and without the coast.
-    """
+    """Return supports of another unit's hold or steps, with and without naming the coast of a step."""
     province_of, reach = board.province_of, board.reach[fleet][at]
     places = {NOWHERE} if reach >> province_of[other] & 1 else set()
     for to in board.steps[other_fleet][other]:
@@ -188,10 +179,7 @@ def _supports(board: Map, fleet: bool, at: int, other_fleet: bool, other: int) -
 
 
 def trie(texts: Iterable[str]) -> dict[str, dict]:  # type: ignore[type-arg]
-    """Return texts as a trie.
-
-    It is nested dictionaries by character, with an empty one at the end of a text.
-    """
+    """Return texts as a trie: nested dictionaries by character, with an empty one at the end of a text."""
     root: dict[str, dict] = {}  # type: ignore[type-arg]
     for text in texts:
         node = root

@@ -28,10 +28,7 @@ class Unit(NamedTuple):
 
 
 class Province(NamedTuple):
-    """A line of a map's table.
-
-    ``fleets`` has a list of borders for each coast; the key of an only coast is ''.
-    """
+    """A line of a map's table. ``fleets`` has a list of borders for each coast; the key of an only coast is ''."""
 
     code: str
     name: str
@@ -90,34 +87,34 @@ class Map:
         self._set_distances()
 
     def _set_borders(self, table: list[Province]) -> None:
-        places = range(len(self.locations))
-        steps: list[list[tuple[int, ...]]] = [[() for _ in places] for _ in range(2)]
+        locations = range(len(self.locations))
+        steps: list[list[tuple[int, ...]]] = [[() for _ in locations] for _ in range(2)]
         for row in table:
-            steps[0][self.number[row.code]] = tuple(sorted(self._located(row, row.armies or ())))
+            steps[0][self.number[row.code]] = tuple(sorted(self._border_numbers(row, row.armies or ())))
             for coast, borders in row.fleets.items():
                 code = f"{row.code}/{coast}" if coast else row.code
-                steps[1][self.number[code]] = tuple(sorted(self._located(row, borders)))
+                steps[1][self.number[code]] = tuple(sorted(self._border_numbers(row, borders)))
         self.steps = steps
-        for here in places:
+        for location in locations:
             for fleet in range(2):
-                for there in steps[fleet][here]:
-                    if here not in steps[fleet][there]:
-                        pair = f"{self.locations[here]} and {self.locations[there]}"
+                for neighbour in steps[fleet][location]:
+                    if location not in steps[fleet][neighbour]:
+                        pair = f"{self.locations[location]} and {self.locations[neighbour]}"
                         raise BadMap(f"{self.name}: only one of {pair} names the border.", hint="Name it in both.")
-        self.targets = [[tuple(sorted({self.province_of[to] for to in there})) for there in kind] for kind in steps]
-        self.reach = [[sum(1 << target for target in there) for there in kind] for kind in self.targets]
+        self.targets = [[tuple(sorted({self.province_of[to] for to in ends})) for ends in kind] for kind in steps]
+        self.reach = [[sum(1 << target for target in targets) for targets in kind] for kind in self.targets]
         self.borders = [0] * self.provinces
-        for here in places:
-            self.borders[self.province_of[here]] |= self.reach[0][here] | self.reach[1][here]
-        self.near = [[self._around(targets) for targets in kind] for kind in self.targets]
+        for location in locations:
+            self.borders[self.province_of[location]] |= self.reach[0][location] | self.reach[1][location]
+        self.near = [[self._with_borders(targets) for targets in kind] for kind in self.targets]
 
-    def _around(self, provinces: tuple[int, ...]) -> int:
-        found = 0
+    def _with_borders(self, provinces: tuple[int, ...]) -> int:
+        around = 0
         for province in provinces:
-            found |= self.borders[province] | 1 << province
-        return found
+            around |= self.borders[province] | 1 << province
+        return around
 
-    def _located(self, row: Province, codes: tuple[str, ...]) -> Iterator[int]:
+    def _border_numbers(self, row: Province, codes: tuple[str, ...]) -> Iterator[int]:
         for code in codes:
             if code not in self.number:
                 raise BadMap(f"{self.name}: {row.code} borders on {code}, which is no place.", hint="Correct its code.")
@@ -128,40 +125,37 @@ class Map:
         return Unit(self.powers.index(power), kind == "F", self.number[code])
 
     def _set_distances(self) -> None:
-        everywhere = [tuple(bits(self.borders[self.province_of[place]])) for place in range(len(self.locations))]
+        everywhere = [tuple(bits(self.borders[self.province_of[location]])) for location in range(len(self.locations))]
         self.distances = [
             [self._distances_from(homes, steps) for homes in self.homes] for steps in (everywhere, self.steps[1])
         ]
 
     def _distances_from(self, homes: tuple[int, ...], steps: list[tuple[int, ...]]) -> list[int]:
-        found = [UNREACHABLE] * len(self.locations)
-        edge = [place for home in homes for place in (home, *self.coasts[home])]
+        distances = [UNREACHABLE] * len(self.locations)
+        edge = [location for home in homes for location in (home, *self.coasts[home])]
         steps_so_far = 0
         while edge:
-            for place in edge:
-                found[place] = steps_so_far
-            edge = sorted({to for place in edge for to in steps[place] if found[to] == UNREACHABLE})
+            for location in edge:
+                distances[location] = steps_so_far
+            edge = sorted({to for location in edge for to in steps[location] if distances[to] == UNREACHABLE})
             steps_so_far += 1
-        return found
+        return distances
 
     def shores(self, seas: int) -> int:
         """Return the coastal provinces around a set of seas."""
-        found = 0
+        around = 0
         for sea in bits(seas):
-            found |= self.borders[sea]
-        return found & ~self.seas
+            around |= self.borders[sea]
+        return around & ~self.seas
 
     def convoy_reach(self, start: int, fleets: int) -> int:
-        """Return the set of provinces to which fleets can convoy an army.
-
-        The army is in ``start``; ``fleets`` is a set of seas.
-        """
-        found, around, edge = 0, 0, self.borders[start] & fleets
+        """Return the provinces to which ``fleets``, a set of seas, can convoy an army from ``start``."""
+        reached, around, edge = 0, 0, self.borders[start] & fleets
         while edge:
-            found |= edge
+            reached |= edge
             for sea in bits(edge):
                 around |= self.borders[sea]
-            edge = around & fleets & ~found
+            edge = around & fleets & ~reached
         return around & ~self.seas & ~(1 << start)
 
 
@@ -186,10 +180,10 @@ def parse_map(name: str, provinces: str, powers: Mapping[str, str], to_win: int)
     """
     table = []
     for line in provinces.strip().splitlines():
-        found = _LINE.fullmatch(line)
-        if not found:
+        match = _LINE.fullmatch(line)
+        if not match:
             raise BadMap(f"{name}: the line {line!r} is unreadable.", hint="See app/games/diplomacy/standard.py.")
-        code, full, home, neutral, borders = found.groups()
+        code, full, home, neutral, borders = match.groups()
         armies: tuple[str, ...] | None = None
         fleets = {}
         for part in borders.split("; "):

@@ -44,8 +44,8 @@ def why_illegal(board: Map, units: Mapping[int, Unit], order: Order) -> str:
     Coasts are read leniently: the coast of the ordered unit, and those of armies, do not count. A fleet's move to a
     province with two coasts names one, unless it reaches only one of them.
     """
-    here = board.province_of[order.at]
-    unit = units.get(here)
+    province = board.province_of[order.at]
+    unit = units.get(province)
     if unit is None or unit.fleet != order.fleet:
         return "there is no such unit"
     if order.kind == HOLD:
@@ -60,11 +60,8 @@ def why_illegal(board: Map, units: Mapping[int, Unit], order: Order) -> str:
 
 
 def move_target(board: Map, units: Mapping[int, Unit], unit: Unit, order: Order) -> int:
-    """Return the location where a move ends if it succeeds, or NOWHERE.
-
-    NOWHERE means that the unit could not go there, even unopposed.
-    """
-    to, here = order.to, board.province_of[unit.at]
+    """Return the location where a move ends if it succeeds; NOWHERE if the unit could never go there."""
+    to, province = order.to, board.province_of[unit.at]
     target = board.province_of[to]
     if unit.fleet:
         steps = board.steps[1][unit.at]
@@ -74,7 +71,7 @@ def move_target(board: Map, units: Mapping[int, Unit], unit: Unit, order: Order)
         return reached[0] if len(reached) == 1 and to == target else NOWHERE
     if board.reach[0][unit.at] >> target & 1:  # with VIA too: without a convoy the army walks
         return target
-    by_sea = board.convoy_reach(here, fleets_at_sea(board, units))
+    by_sea = board.convoy_reach(province, fleets_at_sea(board, units))
     return target if by_sea >> target & 1 else NOWHERE
 
 
@@ -87,9 +84,9 @@ def fleets_at_sea(board: Map, units: Mapping[int, Unit]) -> int:
 
 
 def _why_no_support(board: Map, units: Mapping[int, Unit], unit: Unit, order: Order) -> str:
-    here, source = board.province_of[unit.at], board.province_of[order.other]
+    province, source = board.province_of[unit.at], board.province_of[order.other]
     other = units.get(source)
-    if other is None or other.fleet != order.other_fleet or source == here:
+    if other is None or other.fleet != order.other_fleet or source == province:
         return "there is no such unit to support"
     target = source if order.to == NOWHERE else board.province_of[order.to]
     if not board.reach[unit.fleet][unit.at] >> target & 1:
@@ -100,32 +97,32 @@ def _why_no_support(board: Map, units: Mapping[int, Unit], unit: Unit, order: Or
         able = any(board.province_of[to] == target for to in board.steps[1][other.at])
         able &= order.to in (target, *board.steps[1][other.at])
     else:
-        seas = fleets_at_sea(board, units) & ~(1 << here)  # a fleet that supports does not convoy
+        seas = fleets_at_sea(board, units) & ~(1 << province)  # a fleet that supports does not convoy
         able = bool((board.reach[0][other.at] | board.convoy_reach(source, seas)) >> target & 1)
     return "" if able and target != source else "the supported unit cannot go there"
 
 
 def _why_no_convoy(board: Map, units: Mapping[int, Unit], unit: Unit, order: Order) -> str:
-    here, start, target = (board.province_of[place] for place in (unit.at, order.other, order.to))
+    province, start, target = (board.province_of[location] for location in (unit.at, order.other, order.to))
     other = units.get(start)
-    if not unit.fleet or not board.seas >> here & 1:
+    if not unit.fleet or not board.seas >> province & 1:
         return "only a fleet at sea convoys"
     if other is None or other.fleet:
         return "there is no such army to convoy"
-    shores = board.shores(connected_fleets(board, here, fleets_at_sea(board, units)))
+    shores = board.shores(connected_fleets(board, province, fleets_at_sea(board, units)))
     return "" if shores >> start & shores >> target & 1 and start != target else "no chain of fleets leads there"
 
 
 def connected_fleets(board: Map, sea: int, fleets: int) -> int:
     """Return the seas with fleets that are connected with one of them."""
-    found, edge = 0, 1 << sea
+    connected, edge = 0, 1 << sea
     while edge:
-        found |= edge
+        connected |= edge
         around = 0
         for member in bits(edge):
             around |= board.borders[member]
-        edge = around & fleets & ~found
-    return found
+        edge = around & fleets & ~connected
+    return connected
 
 
 def adjudicate(board: Map, units: Mapping[int, Unit], orders: Mapping[int, Order]) -> Movement:
@@ -189,7 +186,7 @@ class _Resolver:
             self.kind[province], self.going[province], self.ends[province] = MOVE, going, ends
             on_foot = self.board.reach[order.fleet][self.units[province].at] >> going & 1
             fleets = convoys.get((province, going), 0)
-            if not on_foot or order.via or self._own(fleets, self.units[province].power):
+            if not on_foot or order.via or self._has_own(fleets, self.units[province].power):
                 if self._path(province, going, fleets):
                     self.carriers[province] = fleets
                     used |= fleets
@@ -202,7 +199,7 @@ class _Resolver:
             for province in bits(fleets & ~used):
                 self.results[province], self.success[province] = (VOID,), False
 
-    def _own(self, fleets: int, power: int) -> bool:
+    def _has_own(self, fleets: int, power: int) -> bool:
         """Return whether a power has one of some fleets.
 
         An order to convoy by the power's own fleet means that its army is to go by sea.
@@ -234,24 +231,24 @@ class _Resolver:
     def outcome(self) -> Movement:
         """Resolve all orders, and return their result."""
         self._settle()
-        found = Movement(results=self.results)
+        movement = Movement(results=self.results)
         for province in self.units:
             if self.kind[province] == MOVE and self.success[province]:
-                found.moved[province] = self.ends[province]
-        for province in found.moved:
+                movement.moved[province] = self.ends[province]
+        for province in movement.moved:
             going = self.going[province]
-            if going in self.units and going not in found.moved:
-                found.dislodged[going] = NOWHERE if province in self.carriers else province
-        self._describe(found)
-        return found
+            if going in self.units and going not in movement.moved:
+                movement.dislodged[going] = NOWHERE if province in self.carriers else province
+        self._describe(movement)
+        return movement
 
-    def _describe(self, found: Movement) -> None:  # noqa: C901 - all kinds of results
+    def _describe(self, movement: Movement) -> None:  # noqa: C901 - all kinds of results
         """Add the results of orders, and provinces left vacant by standoffs."""
         occupied = 0
         for province in self.units:
-            if province in found.moved:
+            if province in movement.moved:
                 occupied |= 1 << self.going[province]
-            elif province not in found.dislodged:
+            elif province not in movement.dislodged:
                 occupied |= 1 << province
         for province in self.units:
             kind = self.kind[province]
@@ -262,12 +259,12 @@ class _Resolver:
                     self.results[province] = (BOUNCE,)
                     going = self.going[province]
                     if not (self._swaps(province, going) and self.success[going]):
-                        found.contested |= 1 << going
+                        movement.contested |= 1 << going
             elif kind == SUPPORT and province not in self.results and not self.success[province]:
                 self.results[province] = (CUT,)
-            if province in found.dislodged:
+            if province in movement.dislodged:
                 self.results[province] = (*self.results.get(province, ()), DISLODGED)
-        found.contested &= ~occupied
+        movement.contested &= ~occupied
 
     def _settle(self) -> None:
         """Decide all orders."""
@@ -292,14 +289,14 @@ class _Resolver:
 
     def _solutions(self, circle: list[int]) -> list[dict[int, bool]]:
         """Return all ways to decide a circle of orders without contradiction."""
-        found: list[dict[int, bool]] = []
+        solutions: list[dict[int, bool]] = []
 
         def search(left: list[int], guessed: tuple[int, ...]) -> None:
             left = self._deduce(left)
             if any(self._succeeds(province) not in (None, self.success[province]) for province in guessed):
                 return
             if not left:
-                found.append({province: bool(self.success[province]) for province in circle})
+                solutions.append({province: bool(self.success[province]) for province in circle})
             for guess in (False, True) if left else ():
                 self.success[left[0]] = guess
                 search(left[1:], (*guessed, left[0]))
@@ -309,7 +306,7 @@ class _Resolver:
         search(circle, ())
         for province in circle:
             self.success[province] = None
-        return found
+        return solutions
 
     def _broken(self, circle: list[int], solutions: list[dict[int, bool]]) -> dict[int, bool]:
         """Return the results of a circle that has no solution, or several.
@@ -327,13 +324,13 @@ class _Resolver:
 
     def _in_circle(self, province: int, members: set[int]) -> bool:
         """Return whether units of ``members`` move in a circle with this one."""
-        place = self.going[province]
+        location = self.going[province]
         for _ in members:
-            if place == province:
+            if location == province:
                 return True
-            if place not in members:
+            if location not in members:
                 return False
-            place = self.going[place]
+            location = self.going[location]
         return False
 
     def _depends_on(self, province: int) -> set[int]:
@@ -341,17 +338,17 @@ class _Resolver:
         kind = self.kind[province]
         if kind == CONVOY:
             return set(self.attackers[province])
-        found: set[int] = set()
+        orders: set[int] = set()
         if kind == SUPPORT:
             for attacker in self.attackers[province]:
                 by_sea = bits(self.carriers.get(attacker, 0))
-                found.update((attacker,) if attacker == self.target[province] else by_sea)
-            return found
+                orders.update((attacker,) if attacker == self.target[province] else by_sea)
+            return orders
         going = self.going[province]
-        found.update(self.helpers[going], [going] if self.kind[going] == MOVE else [])
+        orders.update(self.helpers[going], [going] if self.kind[going] == MOVE else [])
         for mover in self.attackers[going]:
-            found.update(self.helpers[mover], bits(self.carriers.get(mover, 0)))
-        return found
+            orders.update(self.helpers[mover], bits(self.carriers.get(mover, 0)))
+        return orders
 
     def _succeeds(self, province: int) -> bool | None:
         """Return whether an order succeeds, None if that is still open."""
@@ -403,10 +400,7 @@ class _Resolver:
         return self.going[going] == province and province not in self.carriers and going not in self.carriers
 
     def _strength(self, province: int, without: int = NOWHERE) -> tuple[int, int]:
-        """Return bounds of 1 plus the number of a unit's supports.
-
-        Supports of the power ``without`` do not count.
-        """
+        """Return bounds of 1 plus the number of a unit's supports. Supports of the power ``without`` do not count."""
         least = most = 1
         for helper in self.helpers[province]:
             if self.power[helper] != without and self.success[helper] is not False:
@@ -415,10 +409,7 @@ class _Resolver:
         return least, most
 
     def _hindrance(self, rival: int) -> tuple[int, int]:
-        """Return bounds of the strength with which a move blocks others.
-
-        The others are moves to the same province.
-        """
+        """Return bounds of the strength with which a move blocks others. The others are moves to the same province."""
         going = self.going[rival]
         arrives, beaten = self.arrives(rival), self.success[going] if self._swaps(rival, going) else False
         if arrives is False or beaten:
@@ -427,10 +418,7 @@ class _Resolver:
         return (0 if arrives is None or beaten is None else least), most
 
     def arrives(self, province: int) -> bool | None:
-        """Return whether a moving unit gets as far as the border.
-
-        On foot it always does, by sea if its convoy holds. Return None if that is still open.
-        """
+        """Return whether a moving unit gets to the border: by sea only if its convoy holds; None if still open."""
         fleets = self.carriers.get(province)
         if fleets is None:
             return True
@@ -459,11 +447,11 @@ def _first_circle(depends_on: Mapping[int, set[int]]) -> list[int]:
     """Return the smallest set of orders that depend only on each other."""
 
     def reached(start: int) -> set[int]:
-        found, edge = {start}, [start]
+        orders, edge = {start}, [start]
         while edge:
-            edge = [other for order in edge for other in depends_on[order] if other not in found]
-            found.update(edge)
-        return found
+            edge = [other for order in edge for other in depends_on[order] if other not in orders]
+            orders.update(edge)
+        return orders
 
     circles = [sorted(reached(order)) for order in depends_on]
     return min(circles, key=lambda circle: (len(circle), circle))

@@ -79,31 +79,31 @@ def parse_order(board: Map, text: str) -> Order:
     Raises:
         BadOrder: the text is unreadable, or names a place that the map does not have.
     """
-    found = _ORDER.fullmatch(text)
-    if not found:
+    match = _ORDER.fullmatch(text)
+    if not match:
         raise BadOrder(f"{text[:LONGEST]!r} is no order.", hint=_hint(text))
-    waive, unit, at, plain, goes, to, via, helps, other_unit, other, towards = found.groups()
+    waive, unit, at, plain, goes, to, via, helps, other_unit, other, towards = match.groups()
     if waive:
         return Order(WAIVE)
-    fleet, here = unit == "F", _place(board, text, at)
+    fleet, location = unit == "F", _location(board, text, at)
     if plain:
-        return Order(plain, fleet, here)
+        return Order(plain, fleet, location)
     if goes:
         if via and (goes == RETREAT or fleet):
             raise BadOrder(f"{text!r} is no order: only an army's move goes by convoy.", hint="Leave VIA out.")
-        return Order(goes, fleet, here, _place(board, text, to), via=bool(via))
-    target = _place(board, text, towards) if towards else NOWHERE
+        return Order(goes, fleet, location, _location(board, text, to), via=bool(via))
+    target = _location(board, text, towards) if towards else NOWHERE
     if helps == CONVOY and (not towards or not fleet or other_unit == "F"):
         raise BadOrder(f"{text!r} is no order: a fleet convoys a moving army.", hint="Write F NTH C A LON - NWY.")
-    return Order(helps, fleet, here, target, _place(board, text, other), other_unit == "F")
+    return Order(helps, fleet, location, target, _location(board, text, other), other_unit == "F")
 
 
-def _place(board: Map, text: str, code: str) -> int:
-    place = board.number.get(code)
-    if place is None:
+def _location(board: Map, text: str, code: str) -> int:
+    location = board.number.get(code)
+    if location is None:
         close = get_close_matches(code, board.locations, n=3, cutoff=0.5) or board.locations[:3]
         raise BadOrder(f"{text!r} names {code}, which is no place of this map.", hint=f"Places: {', '.join(close)} ….")
-    return place
+    return location
 
 
 def _hint(text: str) -> str:

@@ -76,10 +76,7 @@ class Position:
         return [home for home in self.board.homes[power] if self.owners.get(home) == power and home not in self.units]
 
     def builds(self, power: int) -> int:
-        """Return how many units a power may build.
-
-        If it is negative, the power has to disband that many.
-        """
+        """Return how many units a power may build. If it is negative, the power has to disband that many."""
         centers, units = self.counts()[power]
         return min(centers - units, len(self.build_sites(power)))
 

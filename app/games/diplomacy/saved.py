@@ -47,7 +47,7 @@ def save(game: Game, name: str = "") -> dict[str, Any]:
                 power: [write_order(board, order) for order in orders]
                 for power, orders in zip(board.powers, turn.orders, strict=True)
             },
-            "results": {unit: list(found) for unit, found in turn.results.items()},
+            "results": {unit: list(unit_results) for unit, unit_results in turn.results.items()},
             "messages": [],
         }
         for turn in game.turns
@@ -128,12 +128,12 @@ def load(document: Mapping[str, Any]) -> Game:
 
 
 def _ending(rules: Iterable[str]) -> Ending:
-    found: dict[str, int] = {}
+    ending: dict[str, int] = {}
     for rule in rules:
         name, _, value = rule.rpartition("_")
         if name in _SETTINGS:
-            found[_SETTINGS[name]] = int(value)
-    return Ending(**found)
+            ending[_SETTINGS[name]] = int(value)
+    return Ending(**ending)
 
 
 def _phase(name: str) -> Phase:
@@ -146,7 +146,7 @@ def _phase(name: str) -> Phase:
 def _turn(board: Map, row: Mapping[str, Any]) -> Turn:
     position = _position(board, row["state"], _phase(row["name"]))
     orders = tuple(tuple(parse_order(board, text) for text in row["orders"].get(power) or ()) for power in board.powers)
-    return Turn(position, orders, {unit: tuple(found) for unit, found in row["results"].items()})
+    return Turn(position, orders, {unit: tuple(unit_results) for unit, unit_results in row["results"].items()})
 
 
 def _position(board: Map, state: Mapping[str, Any], phase: Phase) -> Position:

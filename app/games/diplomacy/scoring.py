@@ -36,10 +36,10 @@ def placed_scores(counts: Sequence[tuple[int, int]], to_win: int = 18) -> list[f
     A score is 2 for each centre, 0.2 for each unit, a bonus by rank, 50 for a solo, and -30 for an eliminated power.
     Powers of one rank share the bonuses of the places that they take together. Places follow from centres, then units.
     """
-    places = ranks([centers + units / 100 for centers, units in counts])
+    ranking = ranks([centers + units / 100 for centers, units in counts])
     scores = []
-    for place, (centers, units) in zip(places, counts, strict=True):
-        shared = range(place - 1, place - 1 + places.count(place))
+    for rank, (centers, units) in zip(ranking, counts, strict=True):
+        shared = range(rank - 1, rank - 1 + ranking.count(rank))
         bonus = sum(RANK_BONUS[k] for k in shared if k < len(RANK_BONUS)) / len(shared)
         score = 2 * centers + 0.2 * units + bonus
         if centers >= to_win:
@@ -51,25 +51,16 @@ def placed_scores(counts: Sequence[tuple[int, int]], to_win: int = 18) -> list[f
 
 
 def ranks(scores: Sequence[float]) -> list[int]:
-    """Return the rank of each score, the best 1.
-
-    Equal scores share the better rank.
-    """
+    """Return the rank of each score, the best 1. Equal scores share the better rank."""
     return [1 + sum(other > score for other in scores) for score in scores]
 
 
 def shares(scores: Sequence[float]) -> list[float]:
-    """Return each score's part of their sum.
-
-    The parts are equal if the sum is 0. Scores must not be negative.
-    """
+    """Return each score's part of their sum. The parts are equal if the sum is 0. Scores must not be negative."""
     total = sum(scores)
     return [score / total if total else 1 / len(scores) for score in scores]
 
 
 def zero_sum(parts: Sequence[float]) -> list[float]:
-    """Return parts of a whole as outcomes that sum to 0.
-
-    Outcomes are from -1/(P - 1) to 1.
-    """
+    """Return parts of a whole as outcomes that sum to 0. Outcomes are from -1/(P - 1) to 1."""
     return [(part * len(parts) - 1) / (len(parts) - 1) for part in parts]

@@ -46,10 +46,7 @@ def _province(board: Map, province: int) -> str:
 
 
 def history(turns: Sequence[Turn]) -> str:
-    """Return the text of phases that were played.
-
-    It lists each power's orders, with the results of those that failed.
-    """
+    """Return the text of played phases: each power's orders, with the results of those that failed."""
     return "".join(_turn(turn) for turn in turns)
 
 

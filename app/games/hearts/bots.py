@@ -22,22 +22,13 @@ from app.games.hearts.rules import HeartsRules
 from app.games.table import NORMAL, Floats, Heuristic, Indices, Mask, Observations
 
 DEALS = 128
-"""Random deals of the hard bot for each decision.
-
-With 20 it plays worse than the normal bot, because noise looks like moons.
-"""
+"""Random deals of the hard bot for each decision; with 20, noise looks like moons: the normal bot plays better."""
 
 _SURE = 40.0
-"""Log-weight of the chosen card.
-
-All others have 0, so that the choice is practically certain.
-"""
+"""Log-weight of the chosen card. All others have 0, so that the choice is practically certain."""
 
 _TRIES = 20
-"""Attempts to deal the hidden cards.
-
-Dealing card by card can get stuck, so the last attempt ignores voids.
-"""
+"""Attempts to deal the hidden cards. Dealing card by card can get stuck, so the last attempt ignores voids."""
 
 
 def normal(rules: HeartsRules) -> Heuristic:
@@ -177,7 +168,7 @@ def search(scratch: Games, choices: int, seed: int, deals: int) -> int:
         for card in range(CARDS):
             if choices >> card & 1:
                 scratch[2] = scratch[1]
-                worth[card] += _played_out(scratch[2], card)
+                worth[card] += _lead_after(scratch[2], card)
         if number in (deals // 8, deals // 4, deals // 2):
             choices = _best(choices, worth, (count(choices) + 1) // 2)
     return lowest(_best(choices, worth, 1))
@@ -198,11 +189,8 @@ def _best(cards: int, worth: NDArray[np.float64], number: int) -> int:
 
 
 @kernel
-def _played_out(game: Game, card: int) -> float:
-    """Return seat 0's final lead in points after playing ``card``.
-
-    Normal bots play on.
-    """
+def _lead_after(game: Game, card: int) -> float:
+    """Return seat 0's final lead in points after playing ``card``. Normal bots play on."""
     choose(game, card)
     choices = legal(game)
     while choices:
@@ -227,16 +215,13 @@ def deal_hidden(game: Game, seed: int) -> None:
             game["given"][0] |= 1 << card
             hidden ^= 1 << card
     for attempt in range(1, _TRIES + 1):
-        if _dealt(game, hidden, seed + attempt * 0x2545F491, attempt < _TRIES):
+        if _try_deal(game, hidden, seed + attempt * 0x2545F491, attempt < _TRIES):
             return
 
 
 @kernel
-def _dealt(game: Game, hidden: int, seed: int, by_voids: int) -> bool:
-    """Deal the hidden cards; return False if stuck.
-
-    The cards with the fewest possible holders are dealt first.
-    """
+def _try_deal(game: Game, hidden: int, seed: int, by_voids: int) -> bool:
+    """Deal the hidden cards; return False if stuck. The cards with the fewest possible holders are dealt first."""
     room = np.zeros(SEATS, dtype=np.int64)  # cards that each seat still needs
     for seat in range(1, SEATS):
         game["hand"][seat] = 0
@@ -273,10 +258,7 @@ def _held_by(game: Game, hidden: int, holders: int) -> int:
 
 @kernel
 def _holder(game: Game, room: Indices, suit: int, point: int, by_voids: int) -> int:
-    """Draw the seat that gets a card, in proportion to its room.
-
-    ``point`` is uniform in [0, 2**32). Return -1 if no seat can take the card.
-    """
+    """Return a seat for a card, by ``point`` in [0, 2**32) in proportion to the seats' room; -1 if none can take it."""
     total = 0
     for seat in range(1, SEATS):
         if not (by_voids and game["voids"][seat] >> suit & 1):
@@ -292,10 +274,7 @@ def _holder(game: Game, room: Indices, suit: int, point: int, by_voids: int) -> 
 
 @kernel
 def _pick(cards: int, point: int) -> int:
-    """Return a random card of a set.
-
-    ``point`` is uniform in [0, 2**32).
-    """
+    """Return a random card of a set. ``point`` is uniform in [0, 2**32)."""
     for _ in range(point * count(cards) >> 32):
         cards &= cards - 1
     return lowest(cards)

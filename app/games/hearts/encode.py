@@ -49,10 +49,7 @@ _CARD[np.arange(CARDS), SUITS + np.arange(CARDS) % RANKS] = 1
 
 @kernel
 def observe(games: Games, slots: Indices, obs: Floats, mask: NDArray[np.uint8]) -> None:
-    """Write observations and masks for the seats to move in ``slots``.
-
-    ``slots`` is [K], ``obs`` [K, 270] and ``mask`` [K, 52].
-    """
+    """Write observations [K, 270] and masks [K, 52] for the seats to move in ``slots`` [K]."""
     for k in range(len(slots)):
         game = games[slots[k]]
         _write(game, game["mover"], obs, k)
@@ -93,10 +90,7 @@ def _write(game: Game, seat: int, obs: Floats, row: int) -> None:
 
 @inlined
 def _spread(cards: int, table: NDArray[np.generic], out: NDArray[np.generic], row: int, start: int) -> None:
-    """Write the features of a set of cards.
-
-    They are six groups of eight, then four.
-    """
+    """Write the features of a set of cards: six groups of eight, then four."""
     for byte in range(CARDS // 8):
         for k in range(8):
             out[row, start + 8 * byte + k] = table[cards >> 8 * byte & 255, k]

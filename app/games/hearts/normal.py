@@ -42,10 +42,7 @@ _ROB = 2.0  # worth of taking a trick with points while a seat may be shooting
 _ALARM = 4.0  # cost of giving points to a seat that may be shooting
 
 _EVEN = 1e-3
-"""Weight of a card's number, which breaks ties.
-
-Among equally dangerous cards, the highest is played first.
-"""
+"""Weight of a card's number, which breaks ties. Among equally dangerous cards, the highest is played first."""
 
 
 class View(NamedTuple):
@@ -114,10 +111,7 @@ def _threat(game: Game) -> int:
 
 @kernel
 def cannot_be_stopped(game: Game, view: View) -> bool:
-    """Return whether the seat to move is certain to shoot the moon.
-
-    It is certain only if it succeeds however the other cards lie.
-    """
+    """Return whether the seat to move shoots the moon however the other cards lie."""
     if view.led >= 0 and highest(1 << view.best | view.hand & SUIT << view.led * RANKS) == view.best:
         return False
     for other in range(SEATS):
@@ -147,10 +141,7 @@ def _pass_worth(hand: int, card: int) -> float:
 
 @kernel
 def _play_worth(game: Game, view: View, card: int) -> float:
-    """Return a card's worth now.
-
-    It is the danger that playing the card removes, less the expected cost of playing it.
-    """
+    """Return the danger that playing a card removes, less the expected cost of playing it."""
     suit, points = card // RANKS, points_of(card)
     takes, added = 0.0, 0.0
     if card > view.best and (view.led < 0 or suit == view.led):
@@ -167,10 +158,7 @@ def _play_worth(game: Game, view: View, card: int) -> float:
 
 @kernel
 def _taking(game: Game, view: View, card: int) -> tuple[float, float]:
-    """Return the chance that a card takes the trick, and further points.
-
-    The card is the best so far. The points are those expected from later players.
-    """
+    """Return the chance that the best card so far takes the trick, and the points expected from later players."""
     suit = card // RANKS
     outside = view.out & SUIT << suit * RANKS
     length = count(outside)

@@ -66,18 +66,12 @@ _SUIT = np.arange(CARDS) // RANKS
 _SAME_SUIT = SUIT << RANKS * _SUIT
 _POINTS = (np.arange(CARDS) >= FIRST_HEART) + 13 * (np.arange(CARDS) == QUEEN_OF_SPADES)
 _OPENSPIEL = (np.arange(CARDS) % RANKS * SEATS + np.array([0, 1, 3, 2])[_SUIT]).astype(np.uint8).tobytes().ljust(256)
-"""OpenSpiel's card numbers (hearts before spades), for ``bytes.translate``.
-
-That is as fast as a kernel.
-"""
+"""OpenSpiel's card numbers (hearts before spades), for ``bytes.translate``. That is as fast as a kernel."""
 
 
 @kernel
 def drawn(seed: int, number: int) -> int:
-    """Return random number ``number`` of a seed, uniform in [0, 2**32).
-
-    Source: SplitMix64 (Steele et al. 2014).
-    """
+    """Return random number ``number`` of a seed, uniform in [0, 2**32). Source: SplitMix64 (Steele et al. 2014)."""
     z = np.uint64(seed) + np.uint64(_GOLDEN) * np.uint64(number + 1)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(_MIX_1)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(_MIX_2)
@@ -87,10 +81,7 @@ def drawn(seed: int, number: int) -> int:
 
 @kernel
 def deal(game: Game, seed: int, direction: int, options: int) -> None:
-    """Shuffle and deal a hand; keep the scores.
-
-    A negative ``direction`` is replaced by a random one.
-    """
+    """Shuffle and deal a hand; keep the scores. A negative ``direction`` is replaced by a random one."""
     deck = game["deck"]
     for k in range(CARDS):
         deck[k] = k
@@ -215,10 +206,7 @@ def result(game: Game, seat: int, moon_for_shooter: int) -> int:
 
 @inlined
 def play_forced(game: Game) -> None:
-    """Play forced cards, then store the legal cards in ``choices``.
-
-    ``choices`` is empty when the hand is over.
-    """
+    """Play forced cards, then store the legal cards in ``choices``. ``choices`` is empty when the hand is over."""
     choices = legal(game)
     while choices and choices & (choices - 1) == 0:
         choose(game, lowest(choices))
@@ -257,10 +245,7 @@ def play_hands(games: Games, slots: Indices, actions: Indices, over: Indices) ->
 
 
 def hand_history(game: Game) -> list[int]:
-    """Return a hand's actions so far in OpenSpiel's numbers.
-
-    Their order is direction, deal, passes, plays.
-    """
+    """Return a hand's actions so far in OpenSpiel's numbers: direction, deal, passes, plays."""
     passed = game["cards_passed"] if game["direction"] != HOLD else 0
     cards = game["deck"].tobytes() + game["passes"][:passed].tobytes() + game["plays"][: game["cards_played"]].tobytes()
     return [int(game["direction"]), *cards.translate(_OPENSPIEL)]

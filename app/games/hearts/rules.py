@@ -12,10 +12,7 @@ CLEAN_FIRST_TRICK, MUST_BREAK, QUEEN_BREAKS = 1, 2, 4
 
 @dataclass(frozen=True, slots=True)
 class HeartsRules:
-    """Rules of a table, named as in game strings.
-
-    Options shared with OpenSpiel have OpenSpiel's defaults.
-    """
+    """Rules of a table, named as in game strings. Options shared with OpenSpiel have OpenSpiel's defaults."""
 
     # each seat passes three cards: in a match left, right, across, then none, in the order ``DIRECTION_ORDER``; in a
     # game of one hand in a random direction
@@ -51,10 +48,7 @@ class HeartsRules:
 
 
 def parse_rules(game: str) -> HeartsRules:
-    """Return the rules of a game string, for instance ``hearts(hands=0,qs_breaks_hearts=false)``.
-
-    Raises ``UnknownGame`` for another game, or an option or value that our own Hearts does not support.
-    """
+    """Return the rules of a game string, for instance ``hearts(hands=0)``. Raises ``UnknownGame``."""
     try:
         options: dict[str, Any] = pyspiel.game_parameters_from_string(game)
     except pyspiel.SpielError as error:
@@ -68,10 +62,10 @@ def parse_rules(game: str) -> HeartsRules:
     usual = asdict(HeartsRules())
     for option, value in options.items():
         if option not in usual or type(value) is not type(usual[option]) or int(value) < 0:
-            known = ", ".join(f"{name}={str(default).lower()}" for name, default in usual.items())
+            options_text = ", ".join(f"{name}={str(default).lower()}" for name, default in usual.items())
             raise UnknownGame(
                 f"Flyball's own Hearts does not understand {option}={value}; its options and what they are if nothing "
-                f"is said: {known}.",
+                f"is said: {options_text}.",
                 hint="Correct the game string, or set engine = 'openspiel' for an option that only OpenSpiel has.",
             )
     return replace(HeartsRules(), **options)

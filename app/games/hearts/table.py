@@ -28,10 +28,7 @@ from app.games.hearts.rules import HeartsRules
 from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, TableSpec, UnknownGame
 
 VERSION = 1
-"""Version of this implementation.
-
-It is raised when the same actions could give another game or observation.
-"""
+"""Version of this implementation. It is raised when the same actions could give another game or observation."""
 
 Rewards = Literal["terminal", "per_trick", "shaped"]
 VOID_BONUS, HEARTS_PENALTY = 0.02, 0.05
@@ -148,10 +145,7 @@ class HeartsTable(Table):
         self._hands[slots] += 1
 
     def _settle(self, over: Indices) -> None:
-        """Score the ended hands in the slots ``over``.
-
-        Their games end, or their next hands are dealt.
-        """
+        """Score the ended hands in the slots ``over``; end their games, or deal their next hands."""
         rules = (self._rules.hands, self._rules.limit, int(self._rules.moon_for_shooter))
         going_on = _settle_hands(self._games, over, self._hands, rules, self._returns)
         for slot in going_on.tolist():
@@ -168,19 +162,13 @@ def _dense(numbers: NDArray[np.integer]) -> Indices:
 
 
 def moons(outcomes: Floats) -> Mask:
-    """Return which seats [G, 4] shot the moon.
-
-    ``outcomes`` [G, 4] are those of single hands; a moon's outcome is 1.
-    """
+    """Return which seats [G, 4] shot the moon. ``outcomes`` [G, 4] are those of single hands; a moon's outcome is 1."""
     shot: Mask = outcomes > 1 - 1 / POINTS
     return shot
 
 
 def hand_points(outcomes: Floats, *, moon_for_shooter: bool) -> Indices:
-    """Return the points [G, 4] of single hands from outcomes [G, 4].
-
-    A moon scores 26 for each other seat, or with ``moon_for_shooter`` -26 for its shooter.
-    """
+    """Return points [G, 4] of single hands: a moon scores 26 for the others, or ``moon_for_shooter`` -26 for itself."""
     shooter = moons(outcomes)
     moon = np.where(shooter, -POINTS, 0) if moon_for_shooter else np.where(shooter, 0, POINTS)
     plain = np.rint((POINTS - (SEATS - 1) * POINTS * outcomes.astype(np.float64)) / SEATS).astype(np.int64)
@@ -189,10 +177,7 @@ def hand_points(outcomes: Floats, *, moon_for_shooter: bool) -> Indices:
 
 @kernel
 def _earned(games: Games, slots: Indices, seats: Seats, hands: int, shaped: int) -> Floats:
-    """Return the rewards [K] of ``seats`` [K] so far.
-
-    Their games have ``hands`` hands.
-    """
+    """Return the rewards [K] of ``seats`` [K] so far, in games of ``hands`` hands."""
     out = np.empty(len(slots), dtype=np.float32)
     for k in range(len(slots)):
         game, seat = games[slots[k]], seats[k]
@@ -210,10 +195,7 @@ def _earned(games: Games, slots: Indices, seats: Seats, hands: int, shaped: int)
 
 @kernel
 def _lead(own: int, total: int, hands: int) -> float:
-    """Return a seat's lead per hand, in units of 26 points.
-
-    The lead is over the mean of the others; ``total`` is the points of all seats.
-    """
+    """Return a seat's lead over the mean of the others per hand, in units of 26 points; ``total`` is all points."""
     return ((total - own) / (SEATS - 1) - own) / (POINTS * hands)
 
 

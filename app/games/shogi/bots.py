@@ -38,28 +38,16 @@ _CAPTURES = 4
 """Most plies of captures after the first ``DEPTH`` plies."""
 
 _VALUES = np.array([0, 90, 315, 405, 495, 540, 855, 990, 10_000, 540, 540, 540, 540, 945, 1395], dtype=np.int64)
-"""Values of pieces by code.
-
-In a hand, a piece has the value of its unpromoted base.
-"""
+"""Values of pieces by code. In a hand, a piece has the value of its unpromoted base."""
 _WORTH = _VALUES + _VALUES[BASE]
-"""Gain in material by capturing a piece, by its code.
-
-The opponent loses the piece, and the own hand gains its base.
-"""
+"""Gain in material by capturing a piece, by its code. The opponent loses the piece, and the own hand gains its base."""
 
 _CHECK = 60
 _PER_NAT = 60.0
-"""Difference in score that makes a move e times as likely.
-
-It applies to the better of two moves of ``heuristic``.
-"""
+"""Difference in score that makes a move e times as likely. It applies to the better of two moves of ``heuristic``."""
 
 _SURE = 40.0
-"""Log-weight of a chosen move.
-
-All others have 0, so that the choice is practically certain.
-"""
+"""Log-weight of a chosen move. All others have 0, so that the choice is practically certain."""
 
 _MATE, _INFINITY = 1_000_000, 10_000_000
 
@@ -68,9 +56,9 @@ def levels(variant: Variant, layout: Layout, numbering: Numbering) -> dict[str, 
     """Return the players by name, weakest first."""
     tables = variant.tables, layout.tables, numbering.number
     ways: dict[str, Callable[..., Floats]] = {
-        HEURISTIC: partial(_graded, mates=False),
-        "mate": partial(_graded, mates=True),
-        "search": partial(_searched, depth=DEPTH),
+        HEURISTIC: partial(_graded_weights, mates=False),
+        "mate": partial(_graded_weights, mates=True),
+        "search": partial(_searched_weights, depth=DEPTH),
     }
 
     def player(way: Callable[..., Floats]) -> Heuristic:
@@ -79,7 +67,7 @@ def levels(variant: Variant, layout: Layout, numbering: Numbering) -> dict[str, 
     return {name: player(way) for name, way in ways.items()}
 
 
-def _graded(
+def _graded_weights(
     tables: np.void, layout: np.void, number: NDArray[np.int64], obs: NDArray[np.uint8], mask: Mask, *, mates: bool
 ) -> Floats:
     weights = np.zeros(mask.shape, dtype=np.float32)
@@ -87,7 +75,7 @@ def _graded(
     return weights
 
 
-def _searched(
+def _searched_weights(
     tables: np.void, layout: np.void, number: NDArray[np.int64], obs: NDArray[np.uint8], mask: Mask, *, depth: int
 ) -> Floats:
     weights = np.zeros(mask.shape, dtype=np.float32)
@@ -100,14 +88,11 @@ def _grade(
     tables: np.void,
     layout: np.void,
     number: NDArray[np.int64],
-    asked: tuple[NDArray[np.uint8], bool],
+    request: tuple[NDArray[np.uint8], bool],
     weights: Floats,
 ) -> None:
-    """Write log-weights [K, A] for observations [K, D].
-
-    ``asked`` is the observations, and whether a mate is chosen for certain.
-    """
-    obs, mates = asked
+    """Write log-weights [K, A] for a request: observations [K, D], and whether a mate is chosen for certain."""
+    obs, mates = request
     games, work = np.zeros(2, dtype=POSITION), np.zeros(2, dtype=WORKSPACE)
     game, child = games[0], games[1]
     for k in range(len(obs)):
@@ -127,46 +112,40 @@ def _grade(
 
 @kernel
 def target(tables: np.void, board: Cells, action: int) -> tuple[int, int, int, int]:
-    """Return an action's squares, and the piece before and after it.
-
-    The squares are from (-1: a drop) and to.
-    """
+    """Return an action's squares, and the piece before and after it. The squares are from (-1: a drop) and to."""
     cells = tables["cells"]
     if action >= tables["drops"]:
-        place, kind = divmod(action - tables["drops"], tables["kinds"])
+        to, kind = divmod(action - tables["drops"], tables["kinds"])
         code = int(tables["codes"][kind])
-        return -1, place, code, code
+        return -1, to, code, code
     cell, rest = divmod(action, 2 * (cells - 1))
-    place = rest // 2
-    place += place >= cell
+    to = rest // 2
+    to += to >= cell
     piece = int(board[cell])
-    return cell, place, piece, int(PROMOTED[piece]) if rest & 1 else piece
+    return cell, to, piece, int(PROMOTED[piece]) if rest & 1 else piece
 
 
 @kernel
 def gain(tables: np.void, board: Cells, action: int) -> int:
     """Return how much an action changes the difference in material."""
-    _, place, before, after = target(tables, board, action)
-    return int(_WORTH[-board[place]] + _VALUES[after] - _VALUES[before])
+    _, to, before, after = target(tables, board, action)
+    return int(_WORTH[-board[to]] + _VALUES[after] - _VALUES[before])
 
 
 @kernel
 def one_ply(tables: np.void, game: Position, action: int) -> int:
-    """Return the gain of an action, less that of a recapture.
-
-    The opponent recaptures the moved piece with its cheapest attacker, if that gains something.
-    """
+    """Return the gain of an action, less that of the cheapest recapture, if there is a gain in one."""
     board = game["board"]
     won = gain(tables, board, action)
-    cell, place, _, after = target(tables, board, action)
+    cell, to, _, after = target(tables, board, action)
     if after == KING:
         return won
-    taken, moved = board[place], board[max(cell, 0)]
-    board[place] = 0
+    captured, moved = board[to], board[max(cell, 0)]
+    board[to] = 0
     if cell >= 0:
         board[cell] = 0  # pieces behind it now reach the square
-    attacker, defended = exchange(tables, board, place)
-    board[place] = taken
+    attacker, defended = exchange(tables, board, to)
+    board[to] = captured
     if cell >= 0:
         board[cell] = moved
     if not attacker:
@@ -178,17 +157,13 @@ def one_ply(tables: np.void, game: Position, action: int) -> int:
 def exchange(  # noqa: C901 - one look around
     tables: np.void, board: Cells, cell: int
 ) -> tuple[int, bool]:
-    """Return the cheapest attacker of a square, and whether it is defended.
-
-    The attacker is the code of a piece of the other seat, 0 if none attacks. A square is defended
-    if an own piece attacks it.
-    """
+    """Return the code of the cheapest attacker of a square (0: none), and whether an own piece attacks it."""
     step, cheapest, defended = tables["step"], 0, False
     for direction in range(DIRECTIONS):
         back = direction if direction >= RAYS else (direction + 4) % RAYS
-        place, beside = step[cell, direction], True
-        while place >= 0:
-            piece = board[place]
+        square, beside = step[cell, direction], True
+        while square >= 0:
+            piece = board[square]
             if piece < 0 and (SLIDES[-piece] >> direction & 1 or (beside and STEPS[-piece] >> direction & 1)):
                 if not cheapest or _WORTH[-piece] < _WORTH[cheapest]:
                     cheapest = -piece
@@ -196,7 +171,7 @@ def exchange(  # noqa: C901 - one look around
                 defended = True
             if piece or direction >= RAYS:
                 break
-            place = step[place, direction]
+            square = step[square, direction]
             beside = False
     for right in (-1, 1):  # own knights jump up to the square
         row, column = cell // tables["side"] + 2, cell % tables["side"] + right
@@ -248,10 +223,7 @@ def best_actions(tables: np.void, layout: np.void, obs: NDArray[np.uint8], depth
 
 @kernel
 def search(tables: np.void, stack: Stack) -> int:
-    """Return the best action at the root, node 0.
-
-    The search is a loop, because compiled recursion cannot be loaded from disk.
-    """
+    """Return the best action at node 0, by a loop, because compiled recursion cannot be loaded from disk."""
     expand(tables, stack, 0)
     ply, chosen = 0, -1
     while True:
@@ -284,7 +256,7 @@ def expand(tables: np.void, stack: Stack, ply: int) -> None:
 
     These are all legal actions, or captures alone below the depth. There, the seat to move may also stand pat.
     """
-    node, game, found, scores = stack.nodes[ply], stack.games[ply], stack.found[ply], stack.scores[ply]
+    node, game, actions, scores = stack.nodes[ply], stack.games[ply], stack.found[ply], stack.scores[ply]
     board, depth, quiet = game["board"], node["depth"], node["depth"] <= 0
     node["next"] = node["count"] = 0
     node["best"] = node["material"] if quiet else -_INFINITY
@@ -292,25 +264,25 @@ def expand(tables: np.void, stack: Stack, ply: int) -> None:
         node["alpha"] = max(node["alpha"], node["material"])
         if node["alpha"] >= node["beta"] or depth <= -_CAPTURES:
             return
-    count = legal_moves(tables, game, stack.work[0], found)
+    count = legal_moves(tables, game, stack.work[0], actions)
     if not count:
         node["best"] = ply - _MATE
     for j in range(count):
-        capture = _WORTH[-board[target(tables, board, found[j])[1]]]
+        capture = _WORTH[-board[target(tables, board, actions[j])[1]]]
         if capture or not quiet:
-            kept = node["count"]
-            scores[kept] = 16 * capture + gain(tables, board, found[j]) if ply else one_ply(tables, game, found[j])
-            found[kept] = found[j]
+            index = node["count"]
+            scores[index] = 16 * capture + gain(tables, board, actions[j]) if ply else one_ply(tables, game, actions[j])
+            actions[index] = actions[j]
             node["count"] += 1
 
 
 @kernel
 def pick(stack: Stack, ply: int, begin: int, count: int) -> int:
     """Return the most promising action from ``begin`` on, and put it there."""
-    found, scores, top = stack.found[ply], stack.scores[ply], begin
+    actions, scores, top = stack.found[ply], stack.scores[ply], begin
     for j in range(begin + 1, count):
         if scores[j] > scores[top]:
             top = j
-    found[begin], found[top] = found[top], found[begin]
+    actions[begin], actions[top] = actions[top], actions[begin]
     scores[begin], scores[top] = scores[top], scores[begin]
-    return int(found[begin])
+    return int(actions[begin])

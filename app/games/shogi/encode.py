@@ -82,36 +82,33 @@ def see(  # noqa: C901 - plane after plane
     cells, kinds, seat_plane = tables["cells"], tables["kinds"], layout["seat"]
     out = np.zeros((len(slots), layout["planes"], cells), dtype=np.uint8)
     for k in range(len(slots)):
-        game, seen = games[slots[k]], out[k]
+        game, planes = games[slots[k]], out[k]
         waiting = game["seat"] != seats[k]
         for cell in range(cells):
             piece = game["board"][cell]
             if piece:
-                place = cells - 1 - cell if waiting else cell
+                square = cells - 1 - cell if waiting else cell
                 own = (piece > 0) != waiting
-                seen[layout["own"][abs(piece)] + (0 if own else layout["theirs"]), place] = UNIT
+                planes[layout["own"][abs(piece)] + (0 if own else layout["theirs"]), square] = UNIT
         for owner in range(2):
             for kind in range(kinds):
                 code = tables["codes"][kind]
                 count = game["hands"][owner ^ waiting, code - 1]
                 if count:
-                    seen[layout["hands"] + owner * kinds + kind] = count * layout["worth"][code - 1]
+                    planes[layout["hands"] + owner * kinds + kind] = count * layout["worth"][code - 1]
         if seats[k] == 0:
-            seen[seat_plane] = UNIT
-        seen[seat_plane + 1] = game["played"] * UNIT // layout["limit"]
+            planes[seat_plane] = UNIT
+        planes[seat_plane + 1] = game["played"] * UNIT // layout["limit"]
         if layout["repetition"]:
-            seen[layout["repetition"] + min(game["occurrences"], OCCURRENCES) - 1] = UNIT
+            planes[layout["repetition"] + min(game["occurrences"], OCCURRENCES) - 1] = UNIT
             if game["checked"] and not waiting:
-                seen[layout["repetition"] + OCCURRENCES] = UNIT
+                planes[layout["repetition"] + OCCURRENCES] = UNIT
     return out.reshape(len(slots), layout["planes"] * cells)
 
 
 @kernel
 def recall(tables: np.void, layout: np.void, obs: NDArray[np.uint8], game: Position) -> None:
-    """Rebuild in ``game`` the position that a seat to move sees.
-
-    Only board, hands and seat are written.
-    """
+    """Rebuild in ``game`` the position that a seat to move sees. Only board, hands and seat are written."""
     cells, kinds = tables["cells"], tables["kinds"]
     board, hands = game["board"], game["hands"]
     board[:cells] = 0
@@ -142,10 +139,7 @@ class Numbering:
 
 
 def plain_numbers(variant: Variant) -> Numbering:
-    """Return the variant's own numbers.
-
-    Moves come first, by from square, to square and promotion, then drops.
-    """
+    """Return the variant's own numbers. Moves come first, by from square, to square and promotion, then drops."""
     same = np.arange(variant.actions)
     return Numbering(variant.actions, same, same)
 
@@ -166,12 +160,12 @@ def direction_numbers(variant: Variant) -> Numbering:
     step, drops = variant.tables["step"], int(variant.tables["drops"])
     for cell in range(cells):
         for direction in range(RAYS + jumps):
-            place, way = int(step[cell, direction]), direction * reach if direction < RAYS else plain - jumps
+            square, way = int(step[cell, direction]), direction * reach if direction < RAYS else plain - jumps
             way += 0 if direction < RAYS else direction - RAYS
-            while place >= 0:
-                action = (cell * (cells - 1) + place - (place > cell)) * 2
+            while square >= 0:
+                action = (cell * (cells - 1) + square - (square > cell)) * 2
                 number[action], number[action + 1] = cell * ways + way, cell * ways + plain + way
-                place, way = int(step[place, direction]) if direction < RAYS else -1, way + 1
+                square, way = int(step[square, direction]) if direction < RAYS else -1, way + 1
         number[drops + cell * kinds : drops + (cell + 1) * kinds] = cell * ways + 2 * plain + np.arange(kinds)
     inverse = np.full(cells * ways, -1, dtype=np.int64)
     inverse[number[number >= 0]] = np.flatnonzero(number >= 0)

@@ -51,12 +51,12 @@ def write_kif(actions: Sequence[int], names: tuple[str, str] = ("", ""), variant
         "手数----指手---------消費時間--",
     ]
     for number, action in enumerate(actions, 1):
-        cell, place, promotes, code = variant.parts(action)
-        to, seat = _seen(place, game.seat, variant), game.seat
+        cell, to_own, promotes, code = variant.parts(action)
+        to, seat = _in_view_of(to_own, game.seat, variant), game.seat
         where = _SAME + " ".translate(_WIDE) if to == last else _name(to, variant)
         piece = _PIECES[code or int(game.position["board"][cell])]
         game.play(action)
-        end = _DROPS if code else f"{_PROMOTES * promotes}({_digits(_seen(cell, seat, variant), variant)})"
+        end = _DROPS if code else f"{_PROMOTES * promotes}({_digits(_in_view_of(cell, seat, variant), variant)})"
         lines.append(f"{number:4d} {where}{piece}{end} ( 0:00/00:00:00)")
         last = to
     lines.append(f"{len(actions) + 1:4d} {_ending(game)}")
@@ -64,10 +64,7 @@ def write_kif(actions: Sequence[int], names: tuple[str, str] = ("", ""), variant
 
 
 def _ending(game: Replay) -> str:
-    """Return the word for how a game stands.
-
-    A game that goes on, or was cut off, is interrupted.
-    """
+    """Return the word for how a game stands. A game that goes on, or was cut off, is interrupted."""
     if game.position["occurrences"] >= OCCURRENCES:
         return "千日手" if game.winner == FINISHED else "反則勝ち" if game.winner == game.seat else "反則負け"
     if game.winner == game.seat:
@@ -78,10 +75,7 @@ def _ending(game: Replay) -> str:
 def parse_kif(  # noqa: C901 - a line after the other
     text: str, variant: Variant = SHOGI
 ) -> KifGame:
-    """Return the game of a record.
-
-    Raises ``BadNotation`` with the number of the line.
-    """
+    """Return the game of a record. Raises ``BadNotation`` with the number of the line."""
     game, names, last = Replay(variant), ["", ""], -1
     for number, raw in enumerate(text.lstrip("\ufeff").splitlines(), 1):
         line = raw.translate(_NARROW).rstrip()
@@ -94,35 +88,35 @@ def parse_kif(  # noqa: C901 - a line after the other
             raise _bad(number, raw, f"the game does not begin from the first position of {variant.name}")
         if key in ("先手", "後手", "下手", "上手"):
             names[key in ("後手", "上手")] = value
-        if (found := _LINE.match(line)) is None:
+        if (match := _LINE.match(line)) is None:
             if colon or line.startswith("まで"):
                 continue
             raise _bad(number, raw, "it is no move, no heading and no comment")
-        if int(found[1]) != len(game.history) + 1:
+        if int(match[1]) != len(game.history) + 1:
             raise _bad(number, raw, f"move {len(game.history) + 1} is expected")
-        if found[2] in ENDINGS:
-            return KifGame(game.history, (names[0], names[1]), found[2])
-        last = _play(game, found[2], last, number, raw)
+        if match[2] in ENDINGS:
+            return KifGame(game.history, (names[0], names[1]), match[2])
+        last = _play(game, match[2], last, number, raw)
     return KifGame(game.history, (names[0], names[1]), "")
 
 
 def _play(game: Replay, text: str, last: int, number: int, raw: str) -> int:
     """Play a line's move; return its square as Black sees it."""
-    variant, found = game.variant, _MOVE.fullmatch(text)
-    if found is None:
+    variant, match = game.variant, _MOVE.fullmatch(text)
+    if match is None:
         raise _bad(number, raw, "it is no move, such as 7六歩(77)")
-    file, rank, name, drops, way, *origin = found.groups()
+    file, rank, name, drops, way, *origin = match.groups()
     to = last if file is None else _cell(int(file), _RANKS.index(rank) + 1, variant)
     if to < 0:
         raise _bad(number, raw, "there is no such square")
-    code, place = _CODE_OF[name], _seen(to, game.seat, variant)
+    code, to_own = _CODE_OF[name], _in_view_of(to, game.seat, variant)
     if drops and BASE[code] == code and code in variant.codes:
-        action = variant.drop(code, place)
+        action = variant.drop(code, to_own)
     else:
-        cell = -1 if drops else _seen(_cell(int(origin[0]), int(origin[1]), variant), game.seat, variant)
-        if cell < 0 or cell == place or game.position["board"][cell] != code:
+        cell = -1 if drops else _in_view_of(_cell(int(origin[0]), int(origin[1]), variant), game.seat, variant)
+        if cell < 0 or cell == to_own or game.position["board"][cell] != code:
             raise _bad(number, raw, f"there is no {name} that could move so")
-        action = variant.move(cell, place, promotes=way == _PROMOTES)
+        action = variant.move(cell, to_own, promotes=way == _PROMOTES)
     try:
         game.play(action)
     except IllegalAction as error:
@@ -130,11 +124,8 @@ def _play(game: Replay, text: str, last: int, number: int, raw: str) -> int:
     return to
 
 
-def _seen(cell: int, seat: int, variant: Variant) -> int:
-    """Convert a square between Black's view and that of ``seat``.
-
-    A negative number stays as it is.
-    """
+def _in_view_of(cell: int, seat: int, variant: Variant) -> int:
+    """Convert a square between Black's view and that of ``seat``. A negative number stays as it is."""
     return variant.cells - 1 - cell if seat and cell >= 0 else cell
 
 

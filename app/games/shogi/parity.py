@@ -26,10 +26,7 @@ from app.games.shogi.variant import BASE, BISHOP, KING, ROOK, SHOGI
 from app.games.table import Indices
 
 Ruling = Literal["same", "camp", "declaration", "perpetual", "unexplained"]
-"""Ends of a game in two engines.
-
-They are the same, differ for one of the reasons above, or differ for no known reason.
-"""
+"""Ends of a game in two engines: the same, different for one of the reasons above, or for no known reason."""
 
 _CAMP = SHOGI.zone * SHOGI.side
 _POINTS, _CHECKS = 28, 6  # of OpenSpiel's rulings
@@ -45,10 +42,7 @@ class Comparison:
 
 
 class ShogiChecker(Checker):
-    """Checker that replays a game by our own rules and OpenSpiel's.
-
-    It compares legal moves and the ending.
-    """
+    """Checker that replays a game by our own rules and OpenSpiel's. It compares legal moves and the ending."""
 
     against = "openspiel and its own rules"
 
@@ -102,10 +96,7 @@ def _ruling(ours: Replay, theirs: Any) -> Ruling:
 
 
 def _in_camp(game: Replay) -> list[float] | None:
-    """Return OpenSpiel's outcome for kings in the camps, or None.
-
-    None means that OpenSpiel's game goes on.
-    """
+    """Return OpenSpiel's outcome for kings in the camps; None if OpenSpiel's game goes on."""
     board, hand = game.position["board"], game.position["hands"][1]
     camp = -board[SHOGI.cells - _CAMP : SHOGI.cells]  # of the seat that has just moved
     if KING not in camp:
@@ -118,17 +109,14 @@ def _in_camp(game: Replay) -> list[float] | None:
 
 @cache
 def openspiel_actions() -> Indices:
-    """Return OpenSpiel's number of each action of each seat.
-
-    OpenSpiel's squares begin at the corner nearest to 9i.
-    """
+    """Return OpenSpiel's number of each action of each seat. OpenSpiel's squares begin at the corner nearest to 9i."""
     side, cells = SHOGI.side, SHOGI.cells
     rows, columns = np.divmod(np.arange(cells), side)
     black = (side - 1 - rows) * side + columns
     numbers = np.empty((2, SHOGI.actions), dtype=np.int64)
     for seat, square in enumerate((black, black[::-1])):
         for action in range(SHOGI.actions):
-            cell, place, promotes, code = SHOGI.parts(action)
-            move = (square[cell] * cells + square[place]) * 2 + promotes
-            numbers[seat, action] = cells * cells * 2 + (code - 1) * cells + square[place] if code else move
+            cell, to, promotes, code = SHOGI.parts(action)
+            move = (square[cell] * cells + square[to]) * 2 + promotes
+            numbers[seat, action] = cells * cells * 2 + (code - 1) * cells + square[to] if code else move
     return numbers

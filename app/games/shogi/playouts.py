@@ -23,10 +23,7 @@ from app.games.shogi.variant import MOST_LEGAL
 from app.games.table import FINISHED
 
 _MOST_EDGES = 10_000_000
-"""Most edges of a tree, 180 MB.
-
-In a full tree, playouts begin at its leaves.
-"""
+"""Most edges of a tree, 180 MB. In a full tree, playouts begin at its leaves."""
 
 _OPEN = 2
 """Value of ``Tree.proven`` for an outcome that is not proven."""
@@ -46,10 +43,7 @@ class PlayoutSearch:
         self._rules, self._limit, self._playouts, self._exploration = rules, max_moves, playouts, exploration
 
     def move(self, history: Sequence[int], seed: int) -> int:
-        """Return an action after a history.
-
-        Both have the numbers of the seats to move.
-        """
+        """Return an action after a history. Both have the numbers of the seats to move."""
         numbers, game = self._rules.numbering, Replay(self._rules.variant, limit=self._limit)
         for number in history:
             game.play(int(numbers.action[number]))
@@ -57,20 +51,14 @@ class PlayoutSearch:
 
 
 def best_move(game: Replay, playouts: int, exploration: float, seed: int) -> int:
-    """Return the action that a search from an unfinished game finds.
-
-    The action has the variant's number.
-    """
+    """Return the action that a search from an unfinished game finds. The action has the variant's number."""
     tables, lists = game.variant.tables, Lists(game.lists.moves.copy(), game.lists.keys.copy(), game.lists.legal.copy())
     state = np.array([seed], dtype=np.uint64)
     return int(_best_action(tables, game.position, lists, (playouts, exploration), state))
 
 
 class Tree(NamedTuple):
-    """E edges of a tree.
-
-    The edges of a node follow each other, in random order; ``_ROOT`` leads to the root.
-    """
+    """E edges of a tree. The edges of a node follow each other, in random order; ``_ROOT`` leads to the root."""
 
     action: NDArray[np.uint16]  # [E]
     chooser: NDArray[np.int8]  # [E] the seat that plays the action
@@ -133,10 +121,7 @@ def _best_action(
 
 @kernel
 def _expand(tree: Tree, edge: int, game: Position, lists: Lists, state: NDArray[np.uint64]) -> None:
-    """Add a game's legal actions to the tree, below an edge.
-
-    The tree needs room for them.
-    """
+    """Add a game's legal actions to the tree, below an edge. The tree needs room for them."""
     begin = tree.used[0]
     tree.first[edge], tree.edges[edge] = begin, game["legal"]
     for k in range(game["legal"]):
@@ -149,19 +134,16 @@ def _expand(tree: Tree, edge: int, game: Position, lists: Lists, state: NDArray[
 
 @inlined
 def _choose(tree: Tree, edge: int, exploration: float) -> int:
-    """Return the edge below another with the largest upper confidence bound.
-
-    A proven edge's bound is its outcome. An edge without visits is returned at once.
-    """
+    """Return the edge below with the largest upper confidence bound (or proven outcome); an unvisited one at once."""
     best, chosen, spread = -np.inf, -1, log(tree.visits[edge])
     for below in range(tree.first[edge], tree.first[edge] + tree.edges[edge]):
-        seen = tree.visits[below]
+        visits = tree.visits[below]
         if tree.proven[below] != _OPEN:
             bound = float(tree.proven[below])
-        elif not seen:
+        elif not visits:
             return below
         else:
-            bound = tree.total[below] / seen + exploration * sqrt(spread / seen)
+            bound = tree.total[below] / visits + exploration * sqrt(spread / visits)
         if bound > best:
             best, chosen = bound, below
     return chosen
@@ -169,10 +151,7 @@ def _choose(tree: Tree, edge: int, exploration: float) -> int:
 
 @kernel
 def _count(tree: Tree, path: NDArray[np.int32], winner: int) -> None:
-    """Count the end of a game on the edges of its path.
-
-    If the last edge is proven, prove the outcomes that follow from it.
-    """
+    """Count the end of a game on the edges of its path, and prove outcomes that follow if the last is proven."""
     sure = tree.proven[path[-1]] != _OPEN
     for edge in path[::-1]:
         tree.visits[edge] += 1
@@ -204,10 +183,7 @@ def _proof(tree: Tree, edge: int) -> int:
 
 @kernel
 def _most(tree: Tree) -> int:
-    """Return the root's edge to play.
-
-    Edges are compared by proven outcome (0 if it is open), then by visits, then by total.
-    """
+    """Return the root's edge to play: by proven outcome (0 if open), then by visits, then by total."""
     begin, chosen = tree.first[_ROOT], tree.first[_ROOT]
     for edge in range(begin, begin + tree.edges[_ROOT]):
         sure = tree.proven[edge] if tree.proven[edge] != _OPEN else 0
@@ -219,10 +195,7 @@ def _most(tree: Tree) -> int:
 
 @inlined
 def _draw(state: NDArray[np.uint64], count: int) -> int:
-    """Return a random number below ``count``.
-
-    Source: SplitMix64 (Steele, Lea and Flood 2014).
-    """
+    """Return a random number below ``count``. Source: SplitMix64 (Steele, Lea and Flood 2014)."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     mixed = state[0]
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

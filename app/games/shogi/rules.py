@@ -78,10 +78,7 @@ WORKSPACE = np.dtype(
     ],
     align=True,
 )
-"""Memory of the move generator: one record for a thread.
-
-A record may hold any content.
-"""
+"""Memory of the move generator: one record for a thread. A record may hold any content."""
 
 
 def _random_keys(seed: int, *shape: int) -> NDArray[np.uint64]:
@@ -91,10 +88,7 @@ def _random_keys(seed: int, *shape: int) -> NDArray[np.uint64]:
 _CELL_KEYS = _random_keys(1, 2 * CODES - 1, MOST_CELLS)  # by code + 14
 _HAND_KEYS = _random_keys(2, 2, KINDS, MOST_IN_HAND + 1)
 _CHECKED = np.uint64(1)
-"""Key bit that says whether the seat to move is in check.
-
-The other bits are a hash (Zobrist 1970).
-"""
+"""Key bit that says whether the seat to move is in check. The other bits are a hash (Zobrist 1970)."""
 
 
 @kernel
@@ -102,19 +96,19 @@ def attacked(tables: np.void, board: Cells, cell: int) -> bool:
     """Return whether the other seat attacks a square."""
     step = tables["step"]
     for ray in range(RAYS):
-        place = step[cell, ray]
+        square = step[cell, ray]
         beside = True
-        while place >= 0:
-            piece = board[place]
+        while square >= 0:
+            piece = board[square]
             if piece:
                 if piece < 0 and (SLIDES[-piece] >> ray & 1 or (beside and STEPS[-piece] >> ray & 1)):
                     return True
                 break
-            place = step[place, ray]
+            square = step[square, ray]
             beside = False
     for jump in range(RAYS, DIRECTIONS):
-        place = step[cell, jump]
-        if place >= 0 and board[place] == -KNIGHT:
+        square = step[cell, jump]
+        if square >= 0 and board[square] == -KNIGHT:
             return True
     return False
 
@@ -130,21 +124,18 @@ def find_king(tables: np.void, board: Cells) -> int:
 
 @kernel
 def checks(tables: np.void, board: Cells, king: int, marks: Cells) -> int:  # noqa: C901 - one look around
-    """Return the number of pieces that give check, and write ``marks``.
-
-    The marks are pins, and the squares where a piece ends a single check.
-    """
+    """Return the number of pieces that give check; write ``marks``: pins, and squares that end a single check."""
     step, cells, pins, open_ = tables["step"], tables["cells"], marks[0], marks[1]
     pins[:cells], open_[:cells] = -1, 0
     count = 0
     for ray in range(RAYS):
-        place, shield, beside = step[king, ray], -1, True
-        while place >= 0:
-            piece = board[place]
+        square, shield, beside = step[king, ray], -1, True
+        while square >= 0:
+            piece = board[square]
             if piece > 0:
                 if shield >= 0:
                     break
-                shield = place
+                shield = square
             elif piece < 0:
                 if SLIDES[-piece] >> ray & 1 or (beside and STEPS[-piece] >> ray & 1):
                     if shield >= 0:
@@ -152,18 +143,18 @@ def checks(tables: np.void, board: Cells, king: int, marks: Cells) -> int:  # no
                     else:
                         count += 1
                         between = step[king, ray]
-                        while between != place:
+                        while between != square:
                             open_[between] = 1
                             between = step[between, ray]
-                        open_[place] = 1
+                        open_[square] = 1
                 break
-            place = step[place, ray]
+            square = step[square, ray]
             beside = False
     for jump in range(RAYS, DIRECTIONS):
-        place = step[king, jump]
-        if place >= 0 and board[place] == -KNIGHT:
+        square = step[king, jump]
+        if square >= 0 and board[square] == -KNIGHT:
             count += 1
-            open_[place] = 1
+            open_[square] = 1
     if not count:
         open_[:cells] = 1
     return count
@@ -173,10 +164,7 @@ def checks(tables: np.void, board: Cells, king: int, marks: Cells) -> int:  # no
 def board_moves(  # noqa: C901, PLR0912 - from piece to piece
     tables: np.void, board: Cells, count: int, marks: Cells, out: Actions
 ) -> int:
-    """Write the legal moves of pieces on the board; return their number.
-
-    The moves are ascending. ``count`` pieces give check.
-    """
+    """Write the legal moves on the board, ascending, where ``count`` pieces give check; return their number."""
     step, side, cells, zone = tables["step"], tables["side"], tables["cells"], tables["zone"]
     pins, open_ = marks[0], marks[1]
     written = 0
@@ -193,25 +181,25 @@ def board_moves(  # noqa: C901, PLR0912 - from piece to piece
                 continue
             if pin >= 0 and (direction >= RAYS or direction % HALF_TURN != pin % HALF_TURN):
                 continue
-            place = step[cell, direction]
-            while place >= 0 and board[place] <= 0:
+            square = step[cell, direction]
+            while square >= 0 and board[square] <= 0:
                 if piece == KING:
                     board[cell] = 0
-                    may = not attacked(tables, board, place)
+                    may = not attacked(tables, board, square)
                     board[cell] = KING
                 else:
-                    may = open_[place] == 1
+                    may = open_[square] == 1
                 if may:
-                    action = (cell * (cells - 1) + place - (place > cell)) * 2
-                    if place >= stuck * side:
+                    action = (cell * (cells - 1) + square - (square > cell)) * 2
+                    if square >= stuck * side:
                         out[written] = action
                         written += 1
-                    if promoted and (cell < zone * side or place < zone * side):
+                    if promoted and (cell < zone * side or square < zone * side):
                         out[written] = action + 1
                         written += 1
-                if board[place] < 0 or not SLIDES[piece] >> direction & 1:
+                if board[square] < 0 or not SLIDES[piece] >> direction & 1:
                     break
-                place = step[place, direction]
+                square = step[square, direction]
         for last in range(begin + 1, written):  # sorted by insertion, because a piece has few moves
             action, k = out[last], last
             while k > begin and out[k - 1] > action:
@@ -223,10 +211,7 @@ def board_moves(  # noqa: C901, PLR0912 - from piece to piece
 
 @kernel
 def legal_moves(tables: np.void, game: Position, work: np.void, out: Actions) -> int:  # noqa: C901 - moves, then drops
-    """Write the legal actions of the seat to move; return their number.
-
-    The actions are ascending. ``checked`` is set.
-    """
+    """Set ``checked``, and write the legal actions of the seat to move, ascending; return their number."""
     board, hand, side, cells = game["board"], game["hands"][0], tables["side"], tables["cells"]
     marks, files, step = work["marks"], work["files"], tables["step"]
     open_ = marks[1]
@@ -260,13 +245,10 @@ def legal_moves(tables: np.void, game: Position, work: np.void, out: Actions) ->
 
 @kernel
 def _pawn_mates(tables: np.void, board: Cells, cell: int, work: np.void) -> bool:
-    """Return whether a pawn dropped before the king gives mate.
-
-    No drop could come between the pawn and the king.
-    """
+    """Return whether a pawn dropped before the king gives mate. No drop could come between the pawn and the king."""
     cells, turned, marks = tables["cells"], work["turned"], work["turned_marks"]
-    for place in range(cells):
-        turned[place] = -board[cells - 1 - place]
+    for square in range(cells):
+        turned[square] = -board[cells - 1 - square]
     turned[cells - 1 - cell] = -PAWN
     count = checks(tables, turned, find_king(tables, turned), marks)
     return board_moves(tables, turned, count, marks, work["replies"]) == 0
@@ -274,23 +256,20 @@ def _pawn_mates(tables: np.void, board: Cells, cell: int, work: np.void) -> bool
 
 @kernel
 def move(tables: np.void, game: Position, action: int) -> None:
-    """Play a legal action, and turn the position to the other seat.
-
-    ``checked`` and ``legal`` are not updated.
-    """
+    """Play a legal action, and turn the position to the other seat. ``checked`` and ``legal`` are not updated."""
     board, hands, cells, kinds = game["board"], game["hands"], tables["cells"], tables["kinds"]
     if action >= tables["drops"]:
-        place, kind = divmod(action - tables["drops"], kinds)
+        to, kind = divmod(action - tables["drops"], kinds)
         code = tables["codes"][kind]
         hands[0, code - 1] -= 1
-        board[place] = code
+        board[to] = code
     else:
         cell, rest = divmod(action, 2 * (cells - 1))
-        place = rest // 2
-        place += place >= cell
-        if board[place] < 0:
-            hands[0, BASE[-board[place]] - 1] += 1
-        board[place] = PROMOTED[board[cell]] if rest & 1 else board[cell]
+        to = rest // 2
+        to += to >= cell
+        if board[to] < 0:
+            hands[0, BASE[-board[to]] - 1] += 1
+        board[to] = PROMOTED[board[cell]] if rest & 1 else board[cell]
         board[cell] = 0
     for cell in range(cells // 2):
         board[cell], board[cells - 1 - cell] = -board[cells - 1 - cell], -board[cell]
@@ -302,10 +281,7 @@ def move(tables: np.void, game: Position, action: int) -> None:
 
 @kernel
 def position_key(tables: np.void, game: Position) -> np.uint64:
-    """Return the key of a position.
-
-    Equal positions of one seat have equal keys. ``checked`` has to be up to date.
-    """
+    """Return the key of a position. Equal positions of one seat have equal keys. ``checked`` has to be up to date."""
     board, hands = game["board"], game["hands"]
     key = _CHECKED if game["checked"] else np.uint64(0)
     for cell in range(tables["cells"]):
@@ -330,10 +306,7 @@ def occurred(keys: Keys, last: int) -> tuple[int, int]:
 
 @kernel
 def always_checked(keys: Keys, first: int, last: int) -> bool:
-    """Return whether a seat gave check with each of its moves.
-
-    The seat is the one that moved into ``keys[last]``, the moves are those since ``keys[first]``.
-    """
+    """Return whether the seat that moved into ``keys[last]`` gave check with each move since ``keys[first]``."""
     for ply in range(last, first, -2):  # noqa: SIM110 - kernels have no all()
         if not keys[ply] & _CHECKED:
             return False
@@ -342,10 +315,7 @@ def always_checked(keys: Keys, first: int, last: int) -> bool:
 
 @kernel
 def may_declare(tables: np.void, game: Position) -> bool:
-    """Return whether the seat to move may declare a win.
-
-    ``checked`` has to be up to date.
-    """
+    """Return whether the seat to move may declare a win. ``checked`` has to be up to date."""
     board, camp, needed = game["board"], tables["zone"] * tables["side"], tables["points"][game["seat"]]
     if not needed or game["checked"]:
         return False
@@ -362,10 +332,7 @@ def may_declare(tables: np.void, game: Position) -> bool:
 
 
 class Lists(NamedTuple):
-    """Moves, positions and legal actions of N games.
-
-    The first numbers of each row are in use.
-    """
+    """Moves, positions and legal actions of N games. The first numbers of each row are in use."""
 
     moves: NDArray[np.uint16]  # [N, limit]
     keys: Keys  # [N, limit + 1] of the positions

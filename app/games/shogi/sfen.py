@@ -84,14 +84,14 @@ def _board(text: str, squares: str, variant: Variant) -> np.ndarray:
 def _in_hands(text: str, hands: str, variant: Variant) -> Iterator[tuple[int, str]]:
     if hands == "-":
         return
-    place = 0
+    end = 0
     for part in re.finditer(r"([1-9][0-9]?)?([A-Za-z])", hands):
-        if part.start() != place or LETTERS.find(part[2].upper()) not in variant.codes:
+        if part.start() != end or LETTERS.find(part[2].upper()) not in variant.codes:
             break
         yield int(part[1] or 1), part[2]
-        place = part.end()
-    if place != len(hands):
-        raise _bad(text, f"the hands are unreadable from {hands[place:]!r}", variant)
+        end = part.end()
+    if end != len(hands):
+        raise _bad(text, f"the hands are unreadable from {hands[end:]!r}", variant)
 
 
 def _check(text: str, variant: Variant, board: np.ndarray, hands: np.ndarray) -> None:
@@ -107,8 +107,8 @@ def _check(text: str, variant: Variant, board: np.ndarray, hands: np.ndarray) ->
             raise _bad(text, f"{name} has two pawns in a file", variant)
     used = Counter(BASE[np.abs(board)].tolist())
     for code, most in variant.counts.items():
-        if (found := used[code] + int(hands[:, code].sum())) > most:
-            raise _bad(text, f"there are {found} pieces {LETTERS[code]}, not at most {most}", variant)
+        if (count := used[code] + int(hands[:, code].sum())) > most:
+            raise _bad(text, f"there are {count} pieces {LETTERS[code]}, not at most {most}", variant)
 
 
 def _bad(text: str, why: str, variant: Variant) -> BadNotation:
@@ -124,20 +124,17 @@ def write_sfen(position: Position, variant: Variant, number: int = 1) -> str:
     for row in board.reshape(variant.side, variant.side).tolist():
         pieces = (letters(abs(code)).lower() if code < 0 else letters(code) if code else " " for code in row)
         rows.append(re.sub(" +", lambda empty: str(len(empty[0])), "".join(pieces)))
-    held = ""
+    pieces_in_hand = ""
     for owner in range(2):
         for code in reversed(variant.codes):
             count, letter = int(hands[owner][code - 1]), LETTERS[code]
             if count:
-                held += f"{count if count > 1 else ''}{letter.lower() if owner else letter}"
-    return f"{'/'.join(rows)} {SEATS[seat]} {held or '-'} {number}"
+                pieces_in_hand += f"{count if count > 1 else ''}{letter.lower() if owner else letter}"
+    return f"{'/'.join(rows)} {SEATS[seat]} {pieces_in_hand or '-'} {number}"
 
 
 def square_name(cell: int, seat: int, variant: Variant) -> str:
-    """Return the name of a square, for instance ``7g``.
-
-    ``seat`` sees the square as ``cell``.
-    """
+    """Return the name of a square, for instance ``7g``. ``seat`` sees the square as ``cell``."""
     row, column = divmod(variant.cells - 1 - cell if seat else cell, variant.side)
     return f"{variant.side - column}{'abcdefghi'[row]}"
 
@@ -148,26 +145,20 @@ def _square(name: str, seat: int, variant: Variant) -> int:
 
 
 def write_move(action: int, seat: int, variant: Variant) -> str:
-    """Return the USI text of a seat's action.
-
-    Examples are ``7g7f``, ``2d2c+`` and ``P*5e``.
-    """
-    cell, place, promotes, code = variant.parts(action)
-    to = square_name(place, seat, variant)
+    """Return the USI text of a seat's action. Examples are ``7g7f``, ``2d2c+`` and ``P*5e``."""
+    cell, to_cell, promotes, code = variant.parts(action)
+    to = square_name(to_cell, seat, variant)
     return f"{LETTERS[code]}*{to}" if code else square_name(cell, seat, variant) + to + "+" * promotes
 
 
 def parse_move(text: str, seat: int, variant: Variant) -> int:
-    """Return the action of a seat's move in USI, legal or not.
-
-    Raises ``BadNotation``.
-    """
+    """Return the action of a seat's move in USI, legal or not. Raises ``BadNotation``."""
     last = "abcdefghi"[variant.side - 1]
     square = f"[1-{variant.side}][a-{last}]"
     kinds = "".join(LETTERS[code] for code in variant.codes)
-    if found := re.fullmatch(rf"([{kinds}])\*({square})", text):
-        return variant.drop(LETTERS.index(found[1]), _square(found[2], seat, variant))
-    found = re.fullmatch(rf"({square})({square})(\+?)", text)
-    if not found or found[1] == found[2]:
+    if match := re.fullmatch(rf"([{kinds}])\*({square})", text):
+        return variant.drop(LETTERS.index(match[1]), _square(match[2], seat, variant))
+    match = re.fullmatch(rf"({square})({square})(\+?)", text)
+    if not match or match[1] == match[2]:
         raise BadNotation(f"{text!r} is no move of {variant.name}.", hint="Write for instance 7g7f, 2d2c+ or P*5e.")
-    return variant.move(*(_square(name, seat, variant) for name in found.groups()[:2]), promotes=bool(found[3]))
+    return variant.move(*(_square(name, seat, variant) for name in match.groups()[:2]), promotes=bool(match[3]))

@@ -23,10 +23,7 @@ from app.games.shogi.variant import VARIANTS, Variant
 from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, TableSpec, UnknownGame
 
 VERSION = 1
-"""Version of this implementation.
-
-It is raised when the same actions could give another game or observation.
-"""
+"""Version of this implementation. It is raised when the same actions could give another game or observation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +52,17 @@ class ShogiRules:
 
 
 def parse_rules(game: str) -> ShogiRules:
-    """Return the rules of a game string, for instance ``shogi(repetition_planes=true)``.
-
-    Raises ``UnknownGame`` for another game or option.
-    """
+    """Return the rules of a game string such as ``shogi(repetition_planes=true)``. Raises ``UnknownGame``."""
     try:
         options: dict[str, Any] = pyspiel.game_parameters_from_string(game)
     except pyspiel.SpielError as error:
         raise UnknownGame(f"{game!r} is no game string ({error}).", hint="Write, for instance, 'shogi'.") from error
-    known = [name for name in asdict(ShogiRules()) if name != "name"]
+    names = [name for name in asdict(ShogiRules()) if name != "name"]
     for option, value in options.items():
-        if option != "name" and (option not in known or type(value) is not bool):
+        if option != "name" and (option not in names or type(value) is not bool):
             raise UnknownGame(
                 f"Flyball's own {options['name']} does not understand {option}={value}.",
-                hint=f"Its options are {' and '.join(known)}, true or false.",
+                hint=f"Its options are {' and '.join(names)}, true or false.",
             )
     return replace(ShogiRules(), **options)
 
@@ -154,8 +148,8 @@ class ShogiTable(Table):
 
     def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:
         """See ``Table.copy_from``."""
-        given = other._games, other._lists
-        _copy_games(self._games, self._lists, given, _dense(sources), _dense(targets))
+        source = other._games, other._lists
+        _copy_games(self._games, self._lists, source, _dense(sources), _dense(targets))
         self._seats[targets] = other._seats[sources]
 
     def returns(self) -> Floats:
@@ -221,10 +215,10 @@ def _show_legal(games: NDArray[np.void], lists: Lists, slots: Indices, number: I
 
 @kernel
 def _copy_games(
-    games: NDArray[np.void], lists: Lists, given: tuple[NDArray[np.void], Lists], sources: Indices, targets: Indices
+    games: NDArray[np.void], lists: Lists, origin: tuple[NDArray[np.void], Lists], sources: Indices, targets: Indices
 ) -> None:
     """Copy games [K], and as much of their lists as they use."""
-    from_games, from_lists = given
+    from_games, from_lists = origin
     for k in range(len(sources)):
         source, target = sources[k], targets[k]
         games[target] = from_games[source]

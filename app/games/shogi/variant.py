@@ -24,23 +24,14 @@ KINDS = 7
 MOST_CELLS = 81
 MOST_IN_HAND = 18
 MOST_LEGAL = 600
-"""Upper bound of the legal moves of a position; 593 are possible.
-
-Positions have the pieces of one set.
-"""
+"""Upper bound of the legal moves of a position; 593 are possible. Positions have the pieces of one set."""
 
 _KNIGHT_JUMPS = ((-2, -1), (-2, 1))
 _DIRECTIONS = ((-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), *_KNIGHT_JUMPS)
-"""Rows and columns of a step in each direction.
-
-Directions go clockwise from straight on; the knight's jumps come last.
-"""
+"""Rows and columns of a step in each direction, clockwise from straight on; the knight's jumps come last."""
 DIRECTIONS = len(_DIRECTIONS)
 RAYS = 8
-"""Number of directions in which pieces slide, which come first.
-
-Direction d turned by 180 degrees is d + 4, modulo 8.
-"""
+"""Number of directions in which pieces slide; direction d turned by 180 degrees is d + 4, modulo 8."""
 HALF_TURN = 4
 
 _FORWARD, _STRAIGHT, _DIAGONAL = 0b1, 0b01010101, 0b10101010
@@ -116,25 +107,22 @@ class Variant:
         """Codes of the pieces in a hand, in the order of drops."""
         return [code for code in self.counts if code != KING]
 
-    def move(self, cell: int, place: int, *, promotes: bool) -> int:
+    def move(self, cell: int, to: int, *, promotes: bool) -> int:
         """Return the action of a move from one square to another."""
-        return (cell * (self.cells - 1) + place - (place > cell)) * 2 + promotes
+        return (cell * (self.cells - 1) + to - (to > cell)) * 2 + promotes
 
-    def drop(self, code: int, place: int) -> int:
+    def drop(self, code: int, to: int) -> int:
         """Return the action of a drop."""
-        return int(self.tables["drops"]) + place * len(self.codes) + self.codes.index(code)
+        return int(self.tables["drops"]) + to * len(self.codes) + self.codes.index(code)
 
     def parts(self, action: int) -> tuple[int, int, bool, int]:
-        """Return an action's squares, whether it promotes, and the dropped piece.
-
-        The squares are from and to. A drop comes from square -1; a move on the board has the piece code 0.
-        """
+        """Return an action's origin (-1: a drop) and target, whether it promotes, and the dropped piece (0: none)."""
         if action >= (drops := int(self.tables["drops"])):
-            place, kind = divmod(action - drops, len(self.codes))
-            return -1, place, False, self.codes[kind]
+            to, kind = divmod(action - drops, len(self.codes))
+            return -1, to, False, self.codes[kind]
         cell, rest = divmod(action, 2 * (self.cells - 1))
-        place = rest // 2
-        return cell, place + (place >= cell), bool(rest % 2), 0
+        to = rest // 2
+        return cell, to + (to >= cell), bool(rest % 2), 0
 
 
 SHOGI = Variant(
