@@ -13,12 +13,14 @@ configuration does not change.
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Self
 
 from app.config import RunSettings
 from app.config.feedback import SchedulerSettings
 from app.controllers.needs import rows_needed
 from app.controllers.state import FeedbackState, States, state_of
 from app.controllers.trend import SECONDS_PER_HOUR, US
+from app.controllers.worker_health import WorkerHealth
 from app.core import ConfigKey, EventId
 from app.events import Cause, Row, ShardRef
 
@@ -118,38 +120,27 @@ class ConfigRow(Row, frozen=True):
         return self.replace(out=tuple([one for one in self.out if one is not asked]))
 
 
-class WorkerRow(Row, frozen=True):
-    """One self-play worker: capacity and health.
+class WorkerRow(WorkerHealth, frozen=True, kw_only=True):
+    """One self-play worker.
 
     Attributes:
-        capacity: requests that it plays at once.
         asked_us: time of its latest request.
         lost: it stopped, or the broker reported it as lost.
-        failures: number of its failed requests in a row.
-        failing_us: when the first of them failed.
-        pauses: number of pauses in a row; after a pause it gets one request at a time until one succeeds.
-        quarantined: it gets one request at a time, a probe.
-        rests_until_us: time until which a pause or quarantine keeps it from requests.
+        quarantined: it gets one request at a time, a probe, once ``rests_until_us`` is over.
     """
 
-    capacity: int
     asked_us: int
     lost: bool = False
-    failures: int = 0
-    failing_us: int = 0
-    pauses: int = 0
     quarantined: bool = False
-    rests_until_us: int | None = None
 
-    def places(self, each: int) -> int:
-        """Return how many requests the worker may have at once.
+    def job_slots(self, per_capacity: int) -> int:
+        """See ``WorkerHealth.job_slots``; 0 while the worker is lost, and at most 1 in quarantine."""
+        slots = 0 if self.lost else super().job_slots(per_capacity)
+        return min(1, slots) if self.quarantined else slots
 
-        The number is ``each`` times the worker's capacity, at most 1 on trial, and 0 while the worker is lost or rests.
-        """
-        if self.lost or self.rests_until_us is not None:
-            return 0
-        on_trial = self.quarantined or self.pauses > 0
-        return min(1, self.capacity) if on_trial else each * self.capacity
+    def after_pause(self) -> Self:
+        """End a pause before its time, but no quarantine."""
+        return self if self.quarantined else self.replace(rests_until_us=None)
 
 
 class SchedulerRow(Row, frozen=True):
@@ -191,7 +182,7 @@ def next_turn(
     free = [
         (busy[name] / worker.capacity, worker.asked_us, name)
         for name, worker in workers.items()
-        if busy[name] < worker.places(each)
+        if busy[name] < worker.job_slots(each)
     ]
     return (key, min(free)[-1], tag) if free else None
 

@@ -226,8 +226,7 @@ class Allocation:
         if data.daemon == WORKER_DAEMON:
             name = f"{data.daemon}@{data.node}"
             worker = self.workers.get(name) or WorkerRow(capacity=data.capacity, asked_us=0)
-            rests_until_us = worker.rests_until_us if worker.quarantined else None
-            self.workers[name] = worker.replace(capacity=data.capacity, rests_until_us=rests_until_us, lost=False)
+            self.workers[name] = worker.after_pause().replace(capacity=data.capacity, lost=False)
 
     def _gone(self, data: DaemonStopped | NodeLost) -> None:
         """Give up the requests of a worker that stopped or was lost."""
@@ -265,8 +264,7 @@ class Allocation:
     def _tick(self, _: ClockTick) -> None:
         """End pauses, and give up overdue requests."""
         for name, worker in self.workers.items():
-            if worker.rests_until_us is not None and worker.rests_until_us <= self.now_us:
-                self.workers[name] = worker.replace(rests_until_us=None)
+            self.workers[name] = worker.after_rest(self.now_us)
         self._end_leases()
 
     def _end_leases(self) -> None:
@@ -299,22 +297,18 @@ class Allocation:
     def _blamed(self, row: ConfigRow, name: str, error: str) -> ConfigRow:
         """Count a failed request against its worker.
 
-        Several failures in a row pause the worker, each time longer. No worker is paused for a configuration that also
-        failed at another worker and has brought no good shard since this worker began to fail. Otherwise an unreadable
-        model would stop one worker after the other. Failures during a pause don't count, because their requests were
-        made before it.
+        Consecutive failures pause the worker. No worker is paused for a configuration that also failed at another
+        worker and has brought no good shard since this worker began to fail. Otherwise an unreadable model would stop
+        one worker after the other.
         """
         worker = self.workers.get(name)
         if worker is None or worker.rests_until_us is not None:
             return row
-        limits, failures = self.settings.feedback.nodes, worker.failures + 1
-        began_us = worker.failing_us if worker.failures else self.now_us
-        failing = worker.replace(failures=failures, failing_us=began_us)
-        fails_elsewhere = row.failed_at not in (None, name) and row.good_us < began_us
-        if failures >= limits.failures and not fails_elsewhere:
-            pause = min(limits.longest_pause_seconds, limits.pause_seconds * 2.0 ** min(worker.pauses, 32))
-            failing = failing.replace(pauses=worker.pauses + 1, rests_until_us=self.now_us + round(pause * US))
-            self._emit(NodeDegraded(worker=name, failures=failures, pause_seconds=pause, error=error))
+        limits, failing = self.settings.feedback.nodes, worker.after_failure(self.now_us)
+        fails_elsewhere = row.failed_at not in (None, name) and row.good_us < failing.failing_us
+        if failing.failures >= limits.failures and not fails_elsewhere:
+            failing, degraded = failing.paused(name, error, self.now_us, limits)
+            self._emit(degraded)
         self.workers[name] = failing
         # A failure at a worker that has paused says nothing about the configuration, because the worker fails anyway.
         return row if worker.pauses else row.replace(failed_at=row.failed_at or name)
@@ -324,8 +318,7 @@ class Allocation:
         if name and (worker := self.workers.get(name)) and worker.failures:
             if worker.pauses:
                 self._emit(NodeRecovered(worker=name))
-            rests_until_us = worker.rests_until_us if worker.quarantined else None
-            self.workers[name] = worker.replace(failures=0, pauses=0, rests_until_us=rests_until_us)
+            self.workers[name] = worker.after_success().after_pause()
 
     def _complete(self, data: SelfplayComplete) -> ConfigRow | None:
         if asked := self.row.asked(data.request_id):
