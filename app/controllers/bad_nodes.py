@@ -15,7 +15,7 @@ good, because otherwise a run's last worker would stay in quarantine for ever.
 from collections.abc import Callable
 
 from app.config.feedback import NodeSettings
-from app.core import ConfigKey
+from app.core import ConfigKey, backoff
 from app.events import NodeQuarantined, NodeReleased, Payload, Row
 
 LATEST = 12
@@ -128,8 +128,7 @@ class NodeWatch:
     def _quarantine(self, worker: str, reason: str) -> None:
         """Begin a quarantine, or make it longer."""
         node, settings = self.node(worker), self._settings
-        doubled = settings.quarantine_seconds * 2.0 ** min(node.quarantines, 32)
-        lasts = min(settings.longest_quarantine_seconds, doubled)
+        lasts = backoff(settings.quarantine_seconds, settings.longest_quarantine_seconds, node.quarantines)
         begun = {"times_us": (self._now_us,), "bad": 0, "good_probes": 0, "quarantines": node.quarantines + 1}
         self.changed[worker] = node.replace(**begun)
         self.said.append(NodeQuarantined(worker=worker, lasts_seconds=lasts, reason=reason))

@@ -5,7 +5,7 @@ The rules set the self-play rate, the training intensity and the training block.
 
 from app.config.feedback import FeedbackSettings, IntensitySettings, QualitySettings
 from app.controllers.state import FeedbackState
-from app.controllers.trend import US
+from app.core import SECOND_US
 from app.events import (
     Intensity,
     Payload,
@@ -86,7 +86,7 @@ def _intensity(row: QualityRow, state: FeedbackState, settings: IntensitySetting
     quality, before = state.quality_score, state.training_intensity
     assert quality is not None
     intensity = intensity_of(quality, settings)
-    cooling = row.intensity_us and now_us - row.intensity_us < settings.cooldown_seconds * US
+    cooling = row.intensity_us and now_us - row.intensity_us < settings.cooldown_seconds * SECOND_US
     if intensity == row.intensity or cooling:
         return row, ()
     row = row.replace(intensity=intensity, intensity_us=now_us)

@@ -19,9 +19,9 @@ from app.config import RunSettings
 from app.config.feedback import SchedulerSettings
 from app.controllers.needs import rows_needed
 from app.controllers.state import FeedbackState, States, state_of
-from app.controllers.trend import SECONDS_PER_HOUR, US
+from app.controllers.trend import SECONDS_PER_HOUR
 from app.controllers.worker_health import WorkerHealth
-from app.core import ConfigKey, EventId
+from app.core import SECOND_US, ConfigKey, EventId
 from app.events import Cause, Row, ShardRef
 
 HIGHEST = 2.0
@@ -205,7 +205,7 @@ def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: i
         return not out
     fresh = sum([shard.rows for shard in row.shards])
     limits = settings.feedback
-    overdue_us = (limits.trigger.cooldown_seconds + limits.scheduler.lease_seconds) * US
+    overdue_us = (limits.trigger.cooldown_seconds + limits.scheduler.lease_seconds) * SECOND_US
     if fresh >= needed and now_us - row.good_us > overdue_us:
         fresh = 0  # the trigger lacks these rows, or it would have trained: perhaps their request was voided
     promised = out * settings.config(state.config_key).selfplay.games_per_request * (row.rows_per_game or 0.0)
@@ -223,7 +223,7 @@ def _due_us(row: ConfigRow, rate: float, limits: SchedulerSettings, *, training:
     seconds = 0.0 if training else row.seconds + limits.idle_seconds
     if rate < 1:
         seconds = max(seconds, row.seconds if row.gap_seconds is None else row.gap_seconds) / max(LEAST_RATE, rate)
-    return row.requested_us + int(seconds * US)
+    return row.requested_us + int(seconds * SECOND_US)
 
 
 def gap_seconds(row: ConfigRow, rate: float, limits: SchedulerSettings, now_us: int) -> float | None:
@@ -234,7 +234,7 @@ def gap_seconds(row: ConfigRow, rate: float, limits: SchedulerSettings, now_us: 
     """
     if not row.requests or rate < 1:
         return row.gap_seconds
-    gap, mean = min((now_us - row.requested_us) / US, MOST_LEASES * limits.lease_seconds), row.gap_seconds or 0.0
+    gap, mean = min((now_us - row.requested_us) / SECOND_US, MOST_LEASES * limits.lease_seconds), row.gap_seconds or 0.0
     return mean + max(NEWEST_GAP, 1 / row.requests) * (gap - mean)
 
 

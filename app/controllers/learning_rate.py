@@ -19,8 +19,8 @@ from app.controllers.controller import Controller
 from app.controllers.knobs import is_turned
 from app.controllers.lineage import REMEMBERED
 from app.controllers.state import HISTORY_LENGTH, FeedbackState, States, state_of
-from app.controllers.trend import SECONDS_PER_HOUR, US, connected
-from app.core import ModelHash
+from app.controllers.trend import SECONDS_PER_HOUR, connected
+from app.core import SECOND_US, ModelHash
 from app.events import (
     Emission,
     EvaluationCompleted,
@@ -172,7 +172,7 @@ class EvaluationFeedbackHandler(Controller):
 
     def _cooling(self, event: Event[Any], row: LearningRow) -> bool:
         limits = self.settings.feedback.learning_rate
-        cooldown_us = limits.cooldown_hours * SECONDS_PER_HOUR * US
+        cooldown_us = limits.cooldown_hours * SECONDS_PER_HOUR * SECOND_US
         soon = event.recorded_us - row.changed_us < cooldown_us and row.ratings < limits.cooldown_ratings
         return row.changed_us > 0 and soon
 

@@ -20,9 +20,9 @@ from typing import Any, ClassVar
 from app.controllers.controller import Controller
 from app.controllers.lineage import Champion, Lineage
 from app.controllers.state import States, state_of
-from app.controllers.trend import US
 from app.controllers.watchdog import SEVERITIES
 from app.core import (
+    SECOND_US,
     Elo,
     EventId,
     GradedScores,
@@ -173,7 +173,7 @@ class ModelLifecycleCoordinator(Controller):
             return Step()
         failed = candidate.replace(failures=candidate.failures + 1, failed=event.cause)
         if pause_seconds := self.settings.feedback.trigger.pause_after(failed.failures):
-            return _step(event, failed.replace(retry_us=event.recorded_us + round(pause_seconds * US)))
+            return _step(event, failed.replace(retry_us=event.recorded_us + round(pause_seconds * SECOND_US)))
         return Step(*self._requested(event.subject, failed))
 
     @handles(ClockTick)

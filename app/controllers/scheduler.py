@@ -25,8 +25,7 @@ from app.controllers.fair_queue import (
 )
 from app.controllers.needs import is_fresh, is_usable, latest_shards, most_rows
 from app.controllers.state import States, state_of
-from app.controllers.trend import US
-from app.core import ConfigKey, ModelHash, derive_id, derive_seed, lineups
+from app.core import SECOND_US, ConfigKey, ModelHash, derive_id, derive_seed, lineups
 from app.events import (
     AdaptiveParamsChanged,
     ClockTick,
@@ -250,7 +249,7 @@ class Allocation:
         Requests whose shards await inspection are given up, too.
         """
         if worker := self.workers.get(data.worker):
-            until_us = self.now_us + round(data.lasts_seconds * US)
+            until_us = self.now_us + round(data.lasts_seconds * SECOND_US)
             self.workers[data.worker] = worker.replace(quarantined=True, rests_until_us=until_us)
             self._end_leases()
         for key, row in self.configs.items():
@@ -273,8 +272,8 @@ class Allocation:
         A request may take ``MOST_DEADLINES`` deadlines; one whose shard awaits its verdict, only ``lease_seconds``
         more. Requests of workers that are gone, and those from before a quarantine, are given up without blame.
         """
-        uninspected_us = self.now_us - self.limits.lease_seconds * US
-        oldest_us = self.now_us - MOST_DEADLINES * self.settings.deadlines.selfplay_seconds * US
+        uninspected_us = self.now_us - self.limits.lease_seconds * SECOND_US
+        oldest_us = self.now_us - MOST_DEADLINES * self.settings.deadlines.selfplay_seconds * SECOND_US
         for key, row in sorted(
             self.configs.items()
         ):  # sorted, because ids depend on the order, and a restart changes it

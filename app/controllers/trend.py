@@ -15,8 +15,6 @@ from app.core import Elo, EloPerHour, ModelHash
 from app.events import Row
 
 SECONDS_PER_HOUR = 3600.0
-US = 1_000_000
-"""Microseconds in a second."""
 
 
 class RatingPoint(Row, frozen=True):

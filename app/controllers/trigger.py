@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 from app.controllers.controller import Controller
 from app.controllers.needs import is_fresh, is_usable, latest_shards, rows_needed
 from app.controllers.state import FeedbackState, States, state_of
-from app.controllers.trend import US
-from app.core import derive_seed
+from app.core import SECOND_US, derive_seed
 from app.events import (
     AdaptiveParamsChanged,
     Cause,
@@ -42,7 +41,7 @@ from app.events import (
     handles,
 )
 
-COLD_START_US = 10 * US
+COLD_START_US = 10 * SECOND_US
 """Idle time after which a configuration without a model is given its first training again."""
 
 
@@ -189,13 +188,13 @@ class TrainingTrigger(Controller):
         Ticks check this too, because pauses end without an event.
         """
         if state.lineage.busy or event.recorded_us - row.failed_us < round(
-            self.settings.feedback.trigger.pause_after(row.failures) * US
+            self.settings.feedback.trigger.pause_after(row.failures) * SECOND_US
         ):
             return False
         idle_us = event.recorded_us - row.requested_us
         if state.lineage.distributed is None:  # no model yet: the initial training may have failed
             return isinstance(event.data, ClockTick) and idle_us >= COLD_START_US
-        if state.training_block is not None or idle_us < self.settings.feedback.trigger.cooldown_seconds * US:
+        if state.training_block is not None or idle_us < self.settings.feedback.trigger.cooldown_seconds * SECOND_US:
             return False
         needed = rows_needed(state, self.settings)
         return needed is not None and bool(row.shards) and sum([shard.rows for shard in row.shards]) >= needed

@@ -7,7 +7,7 @@ worker or the job is at fault.
 from typing import Self
 
 from app.config.feedback import NodeSettings
-from app.controllers.trend import US
+from app.core import SECOND_US, backoff
 from app.events import NodeDegraded, Row
 
 
@@ -49,6 +49,6 @@ class WorkerHealth(Row, frozen=True):
 
     def paused(self, name: str, error: str, now_us: int, limits: NodeSettings) -> tuple[Self, NodeDegraded]:
         """Return the worker after the start of a pause, each longer than the one before, and the event that says so."""
-        seconds = min(limits.longest_pause_seconds, limits.pause_seconds * 2.0 ** min(self.pauses, 32))
-        resting = self.replace(pauses=self.pauses + 1, rests_until_us=now_us + round(seconds * US))
+        seconds = backoff(limits.pause_seconds, limits.longest_pause_seconds, self.pauses)
+        resting = self.replace(pauses=self.pauses + 1, rests_until_us=now_us + round(seconds * SECOND_US))
         return resting, NodeDegraded(worker=name, failures=self.failures, pause_seconds=seconds, error=error)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from app.config import RunSettings
 from app.controllers import FeedbackFold, FeedbackState
-from app.core import ConfigKey, FlyballError, ModelHash, ShardKey
+from app.core import SECOND_US, ConfigKey, FlyballError, ModelHash, ShardKey
 from app.events import (
     Event,
     ModelPromoted,
@@ -202,7 +202,7 @@ class Watch:
         concerned = event.data.scope is Scope.SYSTEM or self._plan.key in (None, event.subject)
         if expected is None or not (concerned and isinstance(event.data, expected.kind) and expected.fits(event, seen)):
             return None
-        seconds = (event.recorded_us - self._trouble.recorded_us) / 1e6
+        seconds = (event.recorded_us - self._trouble.recorded_us) / SECOND_US
         found = Seen(expected.stage, event, seconds, follows=event.id in self._descendants)
         self.seen.append(found)
         if event.id not in self._shown:  # start at its cause, whose trace shows its other effects too
