@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, Self
 
 from app.config import ForeignSettings, RunSettings
 from app.controllers.controller import Controller
+from app.controllers.feedback_fold import FeedbackFold
 from app.controllers.own_steps import check_step
 from app.controllers.ownership import Owners, knob_of
-from app.controllers.state import FeedbackFold, FeedbackState, States, state_of
+from app.controllers.state import FeedbackState, States, state_of
 from app.core import FlyballError, located
 from app.events import (
     Cause,

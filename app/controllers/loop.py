@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 from app.controllers.bad_nodes import Delivered, NodeRow, NodeWatch
 from app.controllers.controller import Controller
 from app.controllers.data_quality import QualityRow, apply_parity, apply_quality
+from app.controllers.feedback_fold import longest_between_sweeps
 from app.controllers.stall import check_stall
-from app.controllers.state import FeedbackState, States, longest_between_sweeps, state_of
+from app.controllers.state import FeedbackState, States, state_of
 from app.controllers.trend import SECONDS_PER_HOUR
 from app.core import SECOND_US, ModelHash, derive_seed
 from app.events import (
