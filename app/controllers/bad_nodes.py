@@ -5,9 +5,9 @@ configuration's. A worker is put into quarantine
 
 - at its first shard whose games break the rules, unless more than half of the workers with recent shards of the
   configuration break them;
-- after ``bad_shards`` shards in a row, each scoring far below every shard that others delivered in the same time.
+- after ``bad_shards`` consecutive shards, each scoring far below every shard that others delivered in the same time.
 
-A quarantined worker plays probes. Good probes in a row end the quarantine, a bad one makes it longer. A probe is
+A quarantined worker plays probes. Consecutive good probes end the quarantine, a bad one makes it longer. A probe is
 compared only with shards that others delivered since the quarantine began or grew. Without such shards it counts as
 good, because otherwise a run's last worker would stay in quarantine for ever.
 """
@@ -38,9 +38,9 @@ class NodeRow(Row, frozen=True):
 
     Attributes:
         times_us: times of its latest ``bad_shards`` inspections, or of a change of its quarantine.
-        bad: number of its shards in a row that scored far below all others'.
-        quarantines: number of quarantines in a row, which sets their length; 0: not in quarantine.
-        good_probes: number of good probes in a row.
+        bad: number of its consecutive shards that scored far below all others'.
+        quarantines: number of consecutive quarantines, which sets their length; 0: not in quarantine.
+        good_probes: number of consecutive good probes.
         broken: the configuration whose rules its games broke, if that began the quarantine.
     """
 

@@ -27,7 +27,7 @@ class QualityRow(Row, frozen=True):
         penalised: the rule decided last to penalise the rate.
         intensity: the intensity that the rule decided last.
         held: an operator blocked training, and only an operator may lift the block.
-        clean_checks: number of shards in a row without a replay difference since training was blocked.
+        clean_checks: number of consecutive shards without a replay difference since training was blocked.
         intensity_us: when the intensity was last changed.
     """
 
@@ -100,7 +100,7 @@ def apply_parity(
 ) -> Change:
     """Block training at the first game that does not replay.
 
-    The block is lifted after enough clean shards in a row.
+    The block is lifted after enough consecutive clean shards.
     """
     blocked = state.training_block is not None
     if failures:

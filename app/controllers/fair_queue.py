@@ -1,6 +1,4 @@
-"""The scheduler's rows, and a fair queue over them.
-
-The queue picks the next turn from the rows.
+"""The scheduler's rows, and a fair queue that picks the next turn from them.
 
 Weighted fair queueing (Demers, Keshav and Shenker 1989, with the start tags of Goyal, Vin and Cheng 1996). A
 configuration that wants games waits with a tag: the finish of its last turn, or shortly before virtual time if it was
@@ -43,10 +41,8 @@ NEWEST_GAP = 1 / 32
 """Least weight of the newest time between requests in their mean; small, because requests come in bursts."""
 
 
-class Asked(Row, frozen=True):
-    """A request under way.
-
-    A request is under way until its shard is inspected, or until the request is given up.
+class OutstandingRequest(Row, frozen=True):
+    """A request under way, until its shard is inspected or it is given up.
 
     Attributes:
         worker: the worker that has it.
@@ -65,10 +61,7 @@ class Asked(Row, frozen=True):
 
     @property
     def ended(self) -> bool:
-        """True once the request was played or failed.
-
-        Such a request no longer occupies its worker.
-        """
+        """True once the request was played or failed, and no longer occupies its worker."""
         return self.ended_us is not None
 
 
@@ -92,7 +85,7 @@ class ConfigRow(Row, frozen=True):
 
     shards: tuple[ShardRef, ...] = ()
     requests: int = 0
-    out: tuple[Asked, ...] = ()
+    out: tuple[OutstandingRequest, ...] = ()
     good_us: int = 0
     failed_at: str | None = None
     rows_per_game: float | None = None
@@ -103,21 +96,18 @@ class ConfigRow(Row, frozen=True):
     seconds: float = 1.0
     cause: Cause | None = None
 
-    def asked(self, request: EventId) -> Asked | None:
+    def asked(self, request: EventId) -> OutstandingRequest | None:
         """Return a request, if it is under way."""
-        return next((one for one in self.out if one.request == request), None)
+        return next((asked for asked in self.out if asked.request == request), None)
 
-    def ended(self, asked: Asked, now_us: int, *, failed: bool = False) -> "ConfigRow":
-        """Free the worker of a request that was played or ``failed``.
-
-        A failed request awaits the next tick.
-        """
+    def ended(self, asked: OutstandingRequest, now_us: int, *, failed: bool = False) -> "ConfigRow":
+        """Free the worker of a request that was played or ``failed``; a failed one awaits the next tick."""
         ended = asked.replace(failed=failed, ended_us=now_us)
-        return self.replace(out=tuple([ended if one is asked else one for one in self.out]))
+        return self.replace(out=tuple([ended if other is asked else other for other in self.out]))
 
-    def without(self, asked: Asked) -> "ConfigRow":
+    def without(self, asked: OutstandingRequest) -> "ConfigRow":
         """Remove a request."""
-        return self.replace(out=tuple([one for one in self.out if one is not asked]))
+        return self.replace(out=tuple([other for other in self.out if other is not asked]))
 
 
 class WorkerRow(WorkerHealth, frozen=True, kw_only=True):
@@ -144,7 +134,7 @@ class WorkerRow(WorkerHealth, frozen=True, kw_only=True):
 
 
 class SchedulerRow(Row, frozen=True):
-    """One row of the scheduler's table: about a configuration or a worker."""
+    """The scheduler's row of a configuration or a worker."""
 
     config: ConfigRow | None = None
     worker: WorkerRow | None = None
@@ -192,8 +182,8 @@ def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: i
 
     A configuration wants games if it is due and lacks rows for a training. No games are requested while a training or
     its verdict is awaited, because the model may be replaced. That holds for searched games, too, although their rows
-    outlive their model: otherwise two trainings in a row learn from one model's searches. One request is made at a time
-    until the number of rows per game is known, and while training is blocked or paused.
+    outlive their model: otherwise two successive trainings learn from one model's searches. One request is made at a
+    time until the number of rows per game is known, and while training is blocked or paused.
     """
     if state.lineage.distributed is None or state.lineage.busy:
         return False
@@ -239,13 +229,10 @@ def gap_seconds(row: ConfigRow, rate: float, limits: SchedulerSettings, now_us: 
 
 
 def priority(state: FeedbackState, limits: SchedulerSettings, now: datetime) -> float:
-    """Return the priority, in [2 * floor, 2].
-
-    The priority follows from curriculum weight, staleness and uncertainty.
-    """
+    """Return the priority, in [2 * floor, 2], by curriculum weight, staleness and uncertainty."""
     last = state.last_training_time
     hours = 0.0 if last is None else (now - last).total_seconds() / SECONDS_PER_HOUR
     staleness = min(1.0, max(0.0, hours) / limits.staleness_hours)
     uncertainty = min(1.0, (state.elo_stderr or UNCERTAIN_ELO) / UNCERTAIN_ELO)
-    wanted = state.curriculum_weight * (1 + staleness) * (1 + uncertainty) / 2
-    return min(HIGHEST, max(limits.starvation_floor * HIGHEST, wanted))
+    unbounded = state.curriculum_weight * (1 + staleness) * (1 + uncertainty) / 2
+    return min(HIGHEST, max(limits.starvation_floor * HIGHEST, unbounded))

@@ -151,12 +151,12 @@ class FeedbackFold(HandlerReducer):
 
     @handles(LossAnomalyDetected)
     def loss_was_unusual(self, rows: States, event: Event[LossAnomalyDetected]) -> Step[FeedbackState]:
-        """Count trainings in a row with an anomaly."""
+        """Count consecutive trainings with an anomaly."""
         return _changed(rows, event, consecutive_anomalies=event.data.consecutive)
 
     @handles(ModelPromoted)
     def promoted(self, rows: States, event: Event[ModelPromoted]) -> Step[FeedbackState]:
-        """Make a model current, and count candidates' promotions in a row."""
+        """Make a model current, and count consecutive promotions of candidates."""
         state = state_of(rows, event.subject)
         if not state.lineage.changes_current(event.data):
             return Step()
@@ -176,7 +176,7 @@ class FeedbackFold(HandlerReducer):
 
     @handles(PromotionRejected)
     def rejected(self, rows: States, event: Event[PromotionRejected]) -> Step[FeedbackState]:
-        """Count rejections in a row."""
+        """Count consecutive rejections."""
         state = state_of(rows, event.subject)
         return _changed(
             rows,

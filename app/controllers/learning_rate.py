@@ -2,11 +2,11 @@
 
 Ratings have errors of tens of Elo, so a mean gain that is not significant changes nothing. Otherwise noise alone would
 lower the learning rate by a tenth a day, because a cut is larger than a raise. For the same reason a single loss
-anomaly changes nothing; several trainings in a row with an anomaly lower the rate.
+anomaly changes nothing; several consecutive trainings with an anomaly lower the rate.
 
 Each candidate is trained from the champion, so a rate that is far too high shows in no loss of rating: the gate rejects
-one candidate after the other, and nothing is learned. So several rejections in a row lower the rate, by more, because
-each try costs as many trainings.
+one candidate after the other, and nothing is learned. So several consecutive rejections lower the rate, by more,
+because each try costs as many trainings.
 """
 
 from collections.abc import Mapping
@@ -142,7 +142,7 @@ class EvaluationFeedbackHandler(Controller):
     def loss_was_unusual(self, rows: Rows, event: Event[LossAnomalyDetected], states: States) -> Step[LearningRow]:
         """Lower the learning rate after several trainings with an anomaly.
 
-        The rate falls after ``anomalies`` such trainings in a row, once for each training. Several anomalies of one
+        The rate falls after ``anomalies`` consecutive such trainings, once for each training. Several anomalies of one
         training count once, however short the cooldown.
         """
         row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
@@ -157,7 +157,7 @@ class EvaluationFeedbackHandler(Controller):
 
     @handles(PromotionRejected)
     def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[LearningRow]:
-        """Lower the learning rate after several rejections in a row.
+        """Lower the learning rate after several consecutive rejections.
 
         The rate falls again after as many more. Only an operator's learning rate has a cooldown here, because one far
         too high must fall fast.

@@ -23,10 +23,7 @@ REMEMBERED = 16
 
 
 class Champion(Row, frozen=True):
-    """A promoted model, with its latest published rating in Elo.
-
-    ``elo`` is ``None`` without a rating.
-    """
+    """A promoted model, with its latest published rating in Elo (``None`` without a rating)."""
 
     model: ModelHash
     step: int
@@ -75,10 +72,7 @@ class Lineage(Row, frozen=True):
 
     @property
     def busy(self) -> bool:
-        """True while a step towards a new model is under way.
-
-        The step is a training, a candidate's evaluation, or the distribution of the current model.
-        """
+        """True while a training, a candidate's evaluation, or the distribution of the current model is under way."""
         distributing = self.current_model not in (None, self.playing)
         return self.training is not None or self.candidate is not None or distributing
 
@@ -91,10 +85,7 @@ class Lineage(Row, frozen=True):
         return self.current is None or model in (self.candidate, self.unrated)
 
     def changes_current(self, data: Payload) -> bool:
-        """Return whether an event makes another model current.
-
-        Only promotions and rollbacks do. Stale and repeated ones do not.
-        """
+        """Return whether an event makes another model current: a promotion or rollback, if not stale or repeated."""
         match data:
             case ModelPromoted(model=model):
                 return model != self.current_model

@@ -1,6 +1,6 @@
 """Owners of knobs: one controller for each.
 
-An owner is built in or of the user's own. Built-in controllers do not know which knobs are taken over. They decide as
+An owner is built in or user-defined. Built-in controllers do not know which knobs are taken over. They decide as
 always, and ``Owners`` drops their decisions about those knobs. Operators may still set any knob.
 """
 
@@ -66,7 +66,7 @@ def knobs_set(payload: type[Payload]) -> frozenset[Knob]:
 
 
 class Owners:
-    """Owners of the knobs that the user's own controllers take over."""
+    """Owners of the knobs that user-defined controllers take over."""
 
     def __init__(self, settings: RunSettings) -> None:
         self._taken = settings.taken_over

@@ -3,8 +3,8 @@
 A configuration wants games while its current model lacks fresh rows. Its priority is its curriculum weight (velocity,
 data deficit, quality), raised by staleness and by the uncertainty of its rating, within bounds whose ratio is the
 starvation floor. A quality penalty stretches the time between its requests. Workers announce their capacity when they
-are ready. The broker says which workers are lost (ADR-038); their requests are repeated. A worker with several failed
-requests in a row pauses, and is tried again later (ADR-019). A request's opponents are drawn from the matchmaking of
+are ready. The broker says which workers are lost (ADR-038); their requests are repeated. A worker with consecutive
+failed requests pauses, and is tried again later (ADR-019). A request's opponents are drawn from the matchmaking of
 its model.
 """
 
@@ -15,8 +15,8 @@ from app.config import RunSettings, SelfplaySettings
 from app.controllers.controller import Controller
 from app.controllers.fair_queue import (
     MOST_LEASES,
-    Asked,
     ConfigRow,
+    OutstandingRequest,
     SchedulerRow,
     WorkerRow,
     gap_seconds,
@@ -87,10 +87,7 @@ ITSELF = "mirror"
 
 
 class Meeting(NamedTuple):
-    """Lineups of a request, and the opponents drawn for them.
-
-    Both are empty if the model plays only itself.
-    """
+    """Lineups of a request, and the opponents drawn for them; both are empty if the model plays only itself."""
 
     lineups: tuple[Lineup, ...] = ()
     draws: tuple[SampledOpponent, ...] = ()
@@ -105,9 +102,7 @@ def meeting(
     *,
     limits: SelfplaySettings = LIMITS,
 ) -> Meeting:
-    """Draw lineups of whole rotations.
-
-    All games of a rotation have the same opponents.
+    """Draw lineups of whole rotations; all games of a rotation have the same opponents.
 
     Args:
         decided: the matchmaking; ignored if it is of another model.
@@ -119,16 +114,16 @@ def meeting(
     """
     if decided is None or decided.model != model or all(pick.category == ITSELF for pick in decided.picks):
         return Meeting()
-    weights = {place: pick.probability for place, pick in enumerate(decided.picks)}
+    weights = {index: pick.probability for index, pick in enumerate(decided.picks)}
     rotations = games // players
     seats, distinct = players - 1, min(players - 1, DISTINCT)
     firsts = [-(-draw * seats // distinct) for draw in range(distinct)]  # each draw's first seat
     met, draws = list[Lineup](), list[SampledOpponent]()
     count = min(limits.most_lineups, rotations)
     drawn = lineups(weights, count, seats=seats, distinct=distinct, seed=seed, most=limits.most_opponents)
-    for number, places in enumerate(drawn):
+    for number, indices in enumerate(drawn):
         share = players * ((number + 1) * rotations // count - number * rotations // count)
-        seated = [decided.picks[place] for place in places]
+        seated = [decided.picks[index] for index in indices]
         met.append(Lineup(opponents=tuple([pick.agent for pick in seated]), games=share))
         draws += [
             SampledOpponent(agent=seated[first].agent, category=seated[first].category, games=share) for first in firsts
@@ -157,8 +152,8 @@ class Allocation:
         self.settings, self.limits = settings, settings.feedback.scheduler
         self.rows, self.event, self.states = rows, event, states
         self.key, self.now_us = event.subject, event.recorded_us
-        self.configs = {name.removeprefix(CONFIG): one.config for name, one in rows.items() if one.config}
-        self.workers = {name.removeprefix(WORKER): one.worker for name, one in rows.items() if one.worker}
+        self.configs = {name.removeprefix(CONFIG): row.config for name, row in rows.items() if row.config}
+        self.workers = {name.removeprefix(WORKER): row.worker for name, row in rows.items() if row.worker}
         self.row, self.state = self.configs.get(self.key, ConfigRow()), state_of(states, self.key)
         self.emissions: list[Emission] = []
 
@@ -182,10 +177,7 @@ class Allocation:
         return Step(changed, tuple(self.emissions))
 
     def _request(self, key: ConfigKey, name: str, start: float) -> None:
-        """Request a configuration's games from a worker.
-
-        ``start`` is the turn's virtual time.
-        """
+        """Request a configuration's games from a worker; ``start`` is the turn's virtual time."""
         row, worker, config = self.configs[key], self.workers[name], self.settings.config(key)
         state, games, probe = state_of(self.states, key), config.selfplay.games_per_request, worker.quarantined
         model = state.lineage.playing
@@ -206,7 +198,7 @@ class Allocation:
         if met.draws:
             sampled = OpponentSampled(request_id=request_id, model=model, opponents=met.draws)
             self.emissions.append(Emission(sampled, key, row.cause))
-        asked = Asked(request=request_id, worker=name, at_us=self.now_us, probe=probe)
+        asked = OutstandingRequest(request=request_id, worker=name, at_us=self.now_us, probe=probe)
         self.configs[key] = row.replace(
             out=(*row.out, asked),
             requests=row.requests + 1,
@@ -218,10 +210,7 @@ class Allocation:
         self.workers[name] = worker.replace(asked_us=self.now_us)
 
     def _ready(self, data: DaemonReady) -> None:
-        """Update a worker's capacity.
-
-        A paused worker is tried at once, because it may have been repaired.
-        """
+        """Update a worker's capacity. A paused worker is tried at once, because it may have been repaired."""
         if data.daemon == WORKER_DAEMON:
             name = f"{data.daemon}@{data.node}"
             worker = self.workers.get(name) or WorkerRow(capacity=data.capacity, asked_us=0)
@@ -235,25 +224,21 @@ class Allocation:
             self._end_leases()
 
     def _returned(self, data: NodeReturned) -> None:
-        """Make a lost worker available again.
-
-        The results of its earlier requests are not awaited.
-        """
+        """Make a lost worker available again; the results of its earlier requests are not awaited."""
         name = f"{data.daemon}@{data.node}"
         if worker := self.workers.get(name):
             self.workers[name] = worker.replace(lost=False)
 
     def _quarantined(self, data: NodeQuarantined) -> None:
-        """Give up a quarantined worker's requests, and drop its shards.
-
-        Requests whose shards await inspection are given up, too.
-        """
+        """Drop a quarantined worker's shards and requests, also those whose shards await inspection."""
         if worker := self.workers.get(data.worker):
             until_us = self.now_us + round(data.lasts_seconds * SECOND_US)
             self.workers[data.worker] = worker.replace(quarantined=True, rests_until_us=until_us)
             self._end_leases()
         for key, row in self.configs.items():
-            self.configs[key] = row.replace(shards=tuple([one for one in row.shards if one.worker != data.worker]))
+            self.configs[key] = row.replace(
+                shards=tuple([shard for shard in row.shards if shard.worker != data.worker])
+            )
 
     def _released(self, data: NodeReleased) -> None:
         if worker := self.workers.get(data.worker):
@@ -277,7 +262,7 @@ class Allocation:
         for key, row in sorted(
             self.configs.items()
         ):  # sorted, because ids depend on the order, and a restart changes it
-            kept, overdue = list[Asked](), list[Asked]()
+            kept, overdue = list[OutstandingRequest](), list[OutstandingRequest]()
             for asked in row.out:
                 worker = self.workers[asked.worker]
                 if (worker.lost and not asked.ended) or (worker.quarantined and not asked.probe) or asked.failed:
@@ -288,12 +273,12 @@ class Allocation:
                     overdue.append(asked)
             self.configs[key] = row.replace(out=tuple(kept))
             for asked in overdue:
-                self.configs[key] = self._blamed(self.configs[key], asked.worker, "a request came to no end")
+                self.configs[key] = self._blame(self.configs[key], asked.worker, "a request came to no end")
 
     def _emit(self, data: Payload) -> None:
         self.emissions.append(Emission(data))
 
-    def _blamed(self, row: ConfigRow, name: str, error: str) -> ConfigRow:
+    def _blame(self, row: ConfigRow, name: str, error: str) -> ConfigRow:
         """Count a failed request against its worker.
 
         Consecutive failures pause the worker. No worker is paused for a configuration that also failed at another
@@ -335,7 +320,7 @@ class Allocation:
         row = self.row.ended(asked, self.now_us, failed=True)
         if isinstance(data, InspectionFailed) or data.worker is None:
             return row
-        return self._blamed(row, data.worker, data.error if isinstance(data, SelfplayFailed) else data.reason)
+        return self._blame(row, data.worker, data.error if isinstance(data, SelfplayFailed) else data.reason)
 
     def _probed(self, data: NodeProbed) -> ConfigRow | None:
         if asked := self.row.asked(data.request_id):
@@ -363,10 +348,7 @@ class Allocation:
         return answered.replace(shards=shards, rows_per_game=rows / data.shard.games)
 
     def _distributed(self, _: ModelDistributed) -> ConfigRow:
-        """Drop the shards that are no longer fresh.
-
-        Requests under way are voided, unless their rows will be fresh.
-        """
+        """Drop the shards that are no longer fresh, and requests under way unless their rows will be fresh."""
         fresh = tuple([shard for shard in self.row.shards if is_fresh(self.state, self.settings, shard.model)])
         return self.row.replace(shards=fresh, out=self.row.out if self.settings.config(self.key).replays else ())
 
@@ -392,10 +374,7 @@ class Allocation:
         return self.row if data.purpose == "rating" else None
 
     def _state_changed(self, _: Payload) -> ConfigRow:
-        """Keep the row.
-
-        This event becomes the evidence of its next requests.
-        """
+        """Keep the row; this event becomes the evidence of its next requests."""
         return self.row
 
     handlers: ClassVar[Mapping[type[Payload], Callable[["Allocation", Any], ConfigRow | None]]] = {

@@ -241,10 +241,7 @@ class FeedbackState(Row, frozen=True):
         return self.replace(elo_history=history, elo_pools=pools, elo_velocity=slope and slope.velocity)
 
     def update_win_rate(self, win_rate: float) -> Self:
-        """Set the win rate against the random bot.
-
-        High (> 0.7) and low (< 0.5) rates in a row are counted.
-        """
+        """Set the win rate against the random bot, and count consecutive high (> 0.7) and low (< 0.5) rates."""
         high, low = win_rate > HIGH_WIN_RATE, win_rate < LOW_WIN_RATE
         return self.replace(
             win_rate=win_rate,
@@ -270,8 +267,5 @@ States = Mapping[str, FeedbackState]
 
 
 def state_of(states: States, key: str) -> FeedbackState:
-    """Return a configuration's state.
-
-    The state is empty before any event about the configuration.
-    """
+    """Return a configuration's state, which is empty before any event about the configuration."""
     return states.get(key) or FeedbackState(config_key=ConfigKey(key))

@@ -5,7 +5,7 @@ PPO is on-policy, so only rows of the distributed model count; searches' rows al
 The first training of a configuration has no base model and creates the initial one.
 
 A failed training or rating may be an accident, so the next training starts as soon as there are rows. From the second
-failure in a row on, a pause that doubles with each keeps a broken trainer from taking all processor time.
+consecutive failure on, a pause that doubles with each keeps a broken trainer from taking all processor time.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Objects of the user's own, named 'package.module:name' or by an entry point."""
+"""User-defined objects, named 'package.module:name' or by an entry point."""
 
 import sys
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ ALIKE = 0.85
 
 
 class UnknownPlugin(FlyballError):
-    """Unknown object of the user's own, or one that cannot be imported."""
+    """A user-defined object that is unknown or cannot be imported."""
 
 
 def allow_modules_in(folder: Path) -> None:
