@@ -23,10 +23,7 @@ LATEST = 12
 
 
 class Delivered(Row, frozen=True):
-    """A delivered shard, inspected at ``at_us``.
-
-    ``score`` is ``None`` if its games break the rules.
-    """
+    """A delivered shard, inspected at ``at_us``. ``score`` is ``None`` if its games break the rules."""
 
     worker: str
     at_us: int
@@ -94,14 +91,11 @@ class NodeWatch:
             self._quarantine(worker, reason)
 
     def is_at_fault(self, worker: str, reason: str) -> bool:
-        """Take in a shard whose games break the rules.
-
-        Returns whether only its worker is at fault.
-        """
+        """Take in a shard whose games break the rules. Returns whether only its worker is at fault."""
         if self.node(worker).quarantines:  # the shard was played before the quarantine
             return True
         self._remember(worker, None)
-        breaks = {one.worker: one.score is None for one in self.delivered}
+        breaks = {shard.worker: shard.score is None for shard in self.delivered}
         if 2 * sum(breaks.values()) > len(breaks):
             return False
         self.changed[worker] = self.node(worker).replace(broken=self._key)

@@ -66,10 +66,7 @@ def normalised(raw: Mapping[ConfigKey, float], minimum: float, maximum: float) -
     sums = list(accumulate(ordered, initial=0.0))
 
     def total(scale: float) -> float:
-        """Return the sum of the clamped weights in logarithmic time.
-
-        There may be ten thousand weights.
-        """
+        """Return the sum of the clamped weights in logarithmic time. There may be ten thousand weights."""
         low, high = bisect_left(ordered, minimum / scale), bisect_right(ordered, maximum / scale)
         return minimum * low + scale * (sums[high] - sums[low]) + maximum * (len(ordered) - high)
 

@@ -42,10 +42,7 @@ Change = tuple[QualityRow, tuple[Payload, ...]]
 
 
 def intensity_of(quality: float | None, settings: IntensitySettings) -> Intensity:
-    """Return the training intensity for a quality in [0, 1].
-
-    The intensity is normal if the quality is unknown.
-    """
+    """Return the training intensity for a quality in [0, 1]. The intensity is normal if the quality is unknown."""
     if quality is None:
         return "normal"
     levels: tuple[tuple[float, Intensity], ...] = (
@@ -65,10 +62,7 @@ def apply_quality(row: QualityRow, state: FeedbackState, settings: FeedbackSetti
 
 
 def _penalty(row: QualityRow, state: FeedbackState, settings: QualitySettings) -> Change:
-    """Penalise the rate below a threshold.
-
-    The penalty is lifted at a higher threshold.
-    """
+    """Penalise the rate below a threshold. The penalty is lifted at a higher threshold."""
     quality = state.quality_score
     assert quality is not None
     if not row.penalised and quality < settings.penalty_below:

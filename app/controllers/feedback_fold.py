@@ -79,9 +79,11 @@ class FeedbackFold(HandlerReducer):
     def ticked(self, rows: States, event: Event[ClockTick]) -> Step[FeedbackState]:
         """Update urgency once per check period, because it grows with time alone."""
         now, period = event.recordedtime, timedelta(seconds=self.settings.feedback.stall.check_seconds)
-        known = [rows[config.key] for config in self.settings.configs if config.key in rows]
-        due = [one for one in known if one.last_urgency_update is None or now - one.last_urgency_update >= period]
-        return Step({one.config_key: self._resumed(one, now).compute_urgency(now) for one in due})
+        states = [rows[config.key] for config in self.settings.configs if config.key in rows]
+        due = [
+            state for state in states if state.last_urgency_update is None or now - state.last_urgency_update >= period
+        ]
+        return Step({state.config_key: self._resumed(state, now).compute_urgency(now) for state in due})
 
     @handles(CurriculumRebalanced)
     def rebalanced(self, rows: States, event: Event[CurriculumRebalanced]) -> Step[FeedbackState]:
@@ -194,7 +196,9 @@ class FeedbackFold(HandlerReducer):
         if not state.lineage.changes_current(event.data):
             return Step()
         lineage = state.lineage.after(event)
-        removed = {one.model for one in state.lineage.champions} - {one.model for one in lineage.champions}
+        removed = {champion.model for champion in state.lineage.champions} - {
+            champion.model for champion in lineage.champions
+        }
         state = state.without(removed, self._spacing_seconds).replace(
             lineage=lineage, current_model=event.data.to_model, last_adjustment_time=event.recordedtime
         )
@@ -289,10 +293,7 @@ class FeedbackFold(HandlerReducer):
         return self.settings.feedback.stall.window_hours * SECONDS_PER_HOUR / SPACINGS
 
     def _resumed(self, state: FeedbackState, now: datetime) -> FeedbackState:
-        """Shift the pools of ratings past the time without a run.
-
-        Nothing was learned while the run was off.
-        """
+        """Shift the pools of ratings past the time without a run. Nothing was learned while the run was off."""
         last = state.last_urgency_update
         if last is None or now - last <= longest_between_sweeps(self.settings):
             return state
@@ -300,8 +301,5 @@ class FeedbackFold(HandlerReducer):
 
 
 def _changed(rows: States, event: Event[Any], **changes: Any) -> Step[FeedbackState]:
-    """Return the step that sets fields of a configuration's state.
-
-    The configuration is that of the event.
-    """
+    """Return the step that sets fields of a configuration's state. The configuration is that of the event."""
     return Step({event.subject: state_of(rows, event.subject).replace(**changes)})

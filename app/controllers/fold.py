@@ -215,7 +215,7 @@ class Fold:
             for (owner, key), row in self._saved.items()
             if owner == HOST and key.startswith(PENDING)
         ]
-        for decision in sorted(pending, key=lambda one: one.sequence):
+        for decision in sorted(pending, key=lambda decision: decision.sequence):
             with suppress(FlyballError):  # written by another version and unreadable; its record will be a dead letter
                 event = decision.event()
                 self._pending[event.id] = decision.by, event
@@ -333,7 +333,9 @@ class Fold:
         allowed = self._owners.allowed(name, drafted) if drafted else drafted
         if allowed is None:
             return
-        if recorded is not None and any((one.id, one.data.event_type) not in recorded for one in allowed):
+        if recorded is not None and any(
+            (envelope.id, envelope.data.event_type) not in recorded for envelope in allowed
+        ):
             outcome.dropped.append(name)
             return
         for key, row in done.rows.items():
@@ -377,7 +379,7 @@ class Fold:
             self._rows[reducer.name] = self._load(reducer)
         rows, is_own, reads, followed = self._rows[reducer.name], own_name(reducer) is not None, reducer.reads, None
         if follows := getattr(reducer, "follows", None):
-            reads |= next(one.reads for one in self.reducers if one.name == follows)
+            reads |= next(other.reads for other in self.reducers if other.name == follows)
             followed = self._rows[follows]
         is_controller = isinstance(reducer, Controller)
         return _HostedReducer(reducer, reducer.name, reducer.step, rows, is_controller, is_own, reads, followed)

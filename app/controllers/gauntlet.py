@@ -64,10 +64,7 @@ class GauntletFeedbackController(Controller):
     def evaluated(  # noqa: C901 - a rule from top to bottom
         self, rows: Rows, event: Event[EvaluationCompleted], states: States
     ) -> Step[GauntletRow]:
-        """Change the parameters that a trained model's scores call for.
-
-        Parameters change at most once per cooldown.
-        """
+        """Change the parameters that a trained model's scores call for. Parameters change at most once per cooldown."""
         data, key, limits = event.data, event.subject, self.settings.feedback.gauntlet
         row, state = rows.get(key, GauntletRow()), state_of(states, key)
         if data.purpose != "rating" or data.step < limits.least_trainings or not state.lineage.is_trial(data.model):
@@ -79,10 +76,7 @@ class GauntletFeedbackController(Controller):
         scores, emissions = {match.opponent: match.score for match in data.results}, list[Emission]()
 
         def turned(wanted: Wanted, why: str) -> bool:
-            """Emit the parameters that change.
-
-            Returns whether there are any.
-            """
+            """Emit the parameters that change. Returns whether there are any."""
             before = {name: state.parameter(name, self.settings) for name in wanted}
             changed = [name for name in wanted if wanted[name] != before[name] and is_turned(name, self.settings, key)]
             emissions.extend(

@@ -108,7 +108,7 @@ class EvaluationFeedbackHandler(Controller):
         """Note the learning rate, which a rollback of the model restores."""
         row, model = rows.get(event.subject, FIRST), event.data.model
         rate = state_of(states, event.subject).parameter("learning_rate", self.settings)
-        before = [one for one in row.promoted if one.model != model]
+        before = [champion for champion in row.promoted if champion.model != model]
         noted = (*before, PastRate(model=model, learning_rate=rate))[-REMEMBERED:]
         return Step({event.subject: row.replace(promoted=noted)})
 
@@ -120,8 +120,8 @@ class EvaluationFeedbackHandler(Controller):
         """
         row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
         champions = {champion.model for champion in state.lineage.champions}
-        removed = [one for one in row.promoted if one.model not in champions]
-        row = row.replace(promoted=tuple(one for one in row.promoted if one.model in champions))
+        removed = [champion for champion in row.promoted if champion.model not in champions]
+        row = row.replace(promoted=tuple(champion for champion in row.promoted if champion.model in champions))
         before = state.parameter("learning_rate", self.settings)
         if not removed or row.by_operator or self._within(state, removed[0].learning_rate) == before:
             return Step({event.subject: row})

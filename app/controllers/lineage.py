@@ -108,21 +108,21 @@ class Lineage(Row, frozen=True):
                 return self.replace(candidate=None, unrated=model)
             case ModelPromoted(model=model, step=step, elo=elo, evidence=evidence) as data:
                 if self.changes_current(data):
-                    before = [one for one in self.champions if one.model != model]
+                    before = [champion for champion in self.champions if champion.model != model]
                     newest = Champion(model=model, step=step, elo=elo, elo_stderr=evidence.elo_stderr)
                     return self.replace(
                         champions=(*before, newest)[-REMEMBERED:], training=None, candidate=None, unrated=None
                     )
             case ModelRolledBack(to_model=model, step=step) as data:
                 if self.changes_current(data):
-                    models = [one.model for one in self.champions]
+                    models = [champion.model for champion in self.champions]
                     restored = Champion(model=model, step=step)
                     kept = self.champions[: models.index(model) + 1] if model in models else (restored,)
                     return self.replace(champions=kept, training=None, candidate=None, unrated=None)
             case ModelDistributed(model=model, step=step):
                 return self.replace(distributed=DistributedModel(model=model, step=step))
             case EloUpdated(ratings=ratings):
-                newer = {one.agent: one for one in ratings}
+                newer = {rating.agent: rating for rating in ratings}
                 rated = [
                     one.replace(elo=rating.elo, elo_stderr=rating.elo_stderr)
                     if (rating := newer.get(one.model))

@@ -54,10 +54,7 @@ NODE = "node:"
 
 
 class Awaited(Row, frozen=True):
-    """The model whose evaluation is awaited.
-
-    ``attempts`` is the number of requests for the evaluation.
-    """
+    """The model whose evaluation is awaited. ``attempts`` is the number of requests for the evaluation."""
 
     model: ModelHash
     step: int
@@ -154,10 +151,7 @@ class FeedbackLoopController(Controller):
 
     @handles(QualityScoreUpdated)
     def scored(self, rows: Rows, event: Event[QualityScoreUpdated], states: States) -> Step[FeedbackRow]:
-        """Set penalty and intensity by the configuration's quality.
-
-        The shard's worker is judged, too.
-        """
+        """Set penalty and intensity by the configuration's quality. The shard's worker is judged, too."""
         row, data, settings = rows.get(event.subject) or FIRST, event.data, self.settings.feedback
         state, watch = state_of(states, event.subject), self._watch(rows, row, event)
         quality, found = row.quality, tuple[Payload, ...]()
@@ -169,10 +163,7 @@ class FeedbackLoopController(Controller):
 
     @handles(ParityChecked)
     def parity_checked(self, rows: Rows, event: Event[ParityChecked], states: States) -> Step[FeedbackRow]:
-        """Block training where games break the rules.
-
-        Training is not blocked if only one worker is at fault.
-        """
+        """Block training where games break the rules. Training is not blocked if only one worker is at fault."""
         row, data, key = rows.get(event.subject) or FIRST, event.data, event.subject
         state, watch = state_of(states, key), self._watch(rows, row, event)
         quality, found = row.quality, tuple[Payload, ...]()
@@ -214,10 +205,7 @@ class FeedbackLoopController(Controller):
 
     @handles(ClockTick)
     def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[FeedbackRow]:
-        """Check all configurations once per check period.
-
-        Stalls and boosts also occur without evaluations.
-        """
+        """Check all configurations once per check period. Stalls and boosts also occur without evaluations."""
         now_us, last = event.recorded_us, (rows.get(SWEEP) or FIRST).swept_us
         if now_us - last < self.settings.feedback.stall.check_seconds * SECOND_US:
             return Step()

@@ -61,10 +61,7 @@ class LossWatch(Controller):
 
     @handles(TrainingCompleted)
     def trained(self, rows: Mapping[str, LossRow], event: Event[TrainingCompleted], states: States) -> Step[LossRow]:
-        """Compare a training's watched metrics with their usual ranges.
-
-        Metrics that the training lacks are skipped.
-        """
+        """Compare a training's watched metrics with their usual ranges. Metrics that the training lacks are skipped."""
         data = event.data
         if data.metrics is None:
             return Step()

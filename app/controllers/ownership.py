@@ -72,16 +72,13 @@ class Owners:
         self._taken = settings.taken_over
 
     def allowed(self, by: str, drafted: list[Envelope[Payload]]) -> list[Envelope[Payload]] | None:
-        """Return a controller's emissions without those that set others' knobs.
-
-        ``None``: drop the whole step.
-        """
+        """Return a controller's emissions without those that set others' knobs. ``None``: drop the whole step."""
         if not self._taken:
             return drafted
-        dropped = [one for one in drafted if self._is_of_another(by, one.data)]
-        if any(knob_of(one.data) in WHOLE_STEPS for one in dropped):
+        dropped = [envelope for envelope in drafted if self._is_of_another(by, envelope.data)]
+        if any(knob_of(envelope.data) in WHOLE_STEPS for envelope in dropped):
             return None
-        return [one for one in drafted if one not in dropped]
+        return [envelope for envelope in drafted if envelope not in dropped]
 
     def _is_of_another(self, by: str, data: Payload) -> bool:
         knob = knob_of(data)

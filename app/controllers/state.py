@@ -231,12 +231,12 @@ class FeedbackState(Row, frozen=True):
 
         The velocity is that of the ratings before them.
         """
-        history = tuple(one for one in self.elo_history if not {one.model, one.base} & {*removed})
-        dropped = [one.time for one in self.elo_history if one not in history]
+        history = tuple(point for point in self.elo_history if not {point.model, point.base} & {*removed})
+        dropped = [point.time for point in self.elo_history if point not in history]
         pools = tuple(pool for pool in self.elo_pools if not dropped or pool.last < dropped[0])
         if not pools:  # they began at a removed model
-            for one in connected(history):
-                pools = pooled(pools, one, spacing_seconds)
+            for point in connected(history):
+                pools = pooled(pools, point, spacing_seconds)
         slope = slope_per_hour(pools)
         return self.replace(elo_history=history, elo_pools=pools, elo_velocity=slope and slope.velocity)
 

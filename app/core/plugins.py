@@ -19,10 +19,7 @@ class UnknownPlugin(FlyballError):
 
 
 def allow_modules_in(folder: Path) -> None:
-    """Let modules in a folder be imported.
-
-    Modules of Flyball and of installed packages take precedence.
-    """
+    """Let modules in a folder be imported. Modules of Flyball and of installed packages take precedence."""
     path = str(folder.absolute())
     if path not in sys.path:
         sys.path.append(path)
