@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from app.backends import GameInfo, describe, understood
 from app.config import GAMES, PARAMETERS, Compute, GameConfig, RunSettings
 from app.controllers.fold import Fold
-from app.core import HEURISTIC, RANDOM, ConfigKey, Elo, Finding, FlyballError, ModelHash, derive_id
+from app.core import HEURISTIC, RANDOM, SECOND_US, ConfigKey, Elo, Finding, FlyballError, ModelHash, derive_id
 from app.engine import InlineEngine, run_coroutine
 from app.events import (
     Event,
@@ -208,7 +208,7 @@ class _Trial:
         time = EPOCH + timedelta(seconds=self.recorded)
         key = self.config.key if subject == "" else subject
         envelope = originate(data, event_id=derive_id("check", self.recorded), time=time, subject=key)
-        failures = self.fold.feed([Event(envelope, self.recorded, self.recorded * 10**6, "broker@check")]).failures
+        failures = self.fold.feed([Event(envelope, self.recorded, self.recorded * SECOND_US, "broker@check")]).failures
         assert not failures, failures
 
     async def answered(self, where: str, kind: type[Worker[Any]], answer: type[P]) -> tuple[Job[Any], P]:

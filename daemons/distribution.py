@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from app.controllers import Controller, Lineage, States, state_of
-from app.core import BROKER, EventId, FlyballError, ModelHash, is_broker
+from app.core import BROKER, SECOND_US, EventId, FlyballError, ModelHash, backoff, is_broker
 from app.engine import JobFailed
 from app.events import (
     Cause,
@@ -65,7 +65,6 @@ NAME = "distribution"
 LATE_SECONDS = 60.0
 """Time after which a node without the distributed model is reported."""
 
-US = 1_000_000
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 30.0, 1800.0
 """Bounds of the pause after a failed distribution, which doubles with each failure in a row."""
 
@@ -199,7 +198,7 @@ class Distributor(Worker[Wanted], Controller):
             if row.retry_us is not None and row.retry_us <= event.recorded_us:
                 changed[key] = row.replace(retry_us=None)
             if playing is not None and row.kept[-1:] == (playing,) and (late := _late(row, event.recorded_us)):
-                seconds = (event.recorded_us - min(row.nodes[node] for node in late)) / US
+                seconds = (event.recorded_us - min(row.nodes[node] for node in late)) / SECOND_US
                 emissions.append(Emission(DistributionLate(model=playing, nodes=late, seconds=seconds), key))
                 changed[key] = (changed.get(key) or row).replace(late=(*row.late, *late))
         return Step(changed, tuple(emissions))
@@ -249,7 +248,7 @@ class Distributor(Worker[Wanted], Controller):
     ) -> Step[Kept]:
         """Verify the distributed model again on the head, at most once in ``VERIFY_SECONDS``."""
         row, lineage = rows.get(event.subject, EMPTY), state_of(states, event.subject).lineage
-        current, soon = lineage.current, event.recorded_us - row.verified_us < VERIFY_SECONDS * US
+        current, soon = lineage.current, event.recorded_us - row.verified_us < VERIFY_SECONDS * SECOND_US
         if not self._is_head(row) or row.wanted is not None or soon or lineage.distributed is None or current is None:
             return Step()
         if current.model != lineage.playing:
@@ -305,7 +304,7 @@ class Distributor(Worker[Wanted], Controller):
         row, data = rows.get(event.subject, EMPTY), event.data
         if row.wanted is None or row.wanted.model != data.model or data.node not in (None, self.place.node):
             return Step()
-        later_us, failures = event.recorded_us + round(data.retry_seconds * US), row.failures + 1
+        later_us, failures = event.recorded_us + round(data.retry_seconds * SECOND_US), row.failures + 1
         row = row.replace(cause=event.cause, failures=failures, retry_us=later_us, lost=bool(data.damaged))
         return Step({event.subject: row})
 
@@ -401,7 +400,7 @@ class Distributor(Worker[Wanted], Controller):
             step=wanted.step,
             node=self.place.node,
             attempt=failures + 1,
-            retry_seconds=min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(failures, 32)),
+            retry_seconds=backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, failures),
             damaged=isinstance(error, LostModel) or _is_lost(error),
             readable=error.readable if isinstance(error, LostModel) else None,
             error=str(error) if isinstance(error, LostModel) else f"{error} {REMEDY}",
@@ -435,7 +434,7 @@ def _begun(row: Kept, cause: Cause, wanted: Wanted) -> Kept:
 
 def _late(row: Kept, now_us: int) -> tuple[str, ...]:
     """Return the unreported nodes that have lacked the distributed model too long."""
-    due_us, known = now_us - LATE_SECONDS * US, {*row.have, *row.late}
+    due_us, known = now_us - LATE_SECONDS * SECOND_US, {*row.have, *row.late}
     return tuple(sorted(node for node, since_us in row.nodes.items() if since_us <= due_us and node not in known))
 
 

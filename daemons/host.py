@@ -16,7 +16,7 @@ import structlog
 from app.bus import Batch, Bus
 from app.bus.ports import Sign
 from app.controllers.fold import HOST, SETTINGS_KEY, Failure, Fold, Outcome, Recorded
-from app.core import Clock, FlyballError, derive_id
+from app.core import SECOND_US, Clock, FlyballError, derive_id
 from app.engine import Engine
 from app.events import (
     DaemonFact,
@@ -107,7 +107,7 @@ class Host:
                     tasks.append(companion.run(self._ports.bus))
                 living = [group.create_task(task) for task in tasks]
                 await stop.wait()
-                drain_usec = int((self._rhythm.drain_seconds + 2 * FAREWELL_SECONDS) * 1e6)
+                drain_usec = int((self._rhythm.drain_seconds + 2 * FAREWELL_SECONDS) * SECOND_US)
                 self._ports.notifier.tell("STOPPING=1", f"EXTEND_TIMEOUT_USEC={drain_usec}")
                 if self._jobs:
                     await self._jobs.drain(self._rhythm.drain_seconds)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
 from app.config import RunSettings
+from app.controllers.worker_health import WorkerHealth
 from app.core import EventId
 from app.events import (
     ClockTick,
@@ -33,7 +34,6 @@ from app.events import (
 )
 from daemons.jobs import Worker
 
-US = 1_000_000
 JobOutcome = Literal["succeeded", "failed"]
 DAEMON, JOB = "daemon:", "job:"
 SIGNS: frozenset[type[Payload]] = frozenset(
@@ -42,53 +42,32 @@ SIGNS: frozenset[type[Payload]] = frozenset(
 """Types from which it follows which daemons are ready."""
 
 
-class Holder(Row, frozen=True):
+class DaemonHealth(WorkerHealth, frozen=True):
     """A daemon that can hold leases.
 
     Attributes:
-        capacity: number of jobs that it runs at once.
         up: it is ready, and was not lost since.
         succeeded_us: when a job of its last succeeded.
-        failures: number of its failed jobs in a row.
-        failing_us: when the first of them failed.
-        pauses: number of pauses in a row; after a pause it gets one job at a time until one succeeds.
-        rests_until_us: time until which a pause keeps it from jobs.
     """
 
-    capacity: int
     up: bool = True
     succeeded_us: int = 0
-    failures: int = 0
-    failing_us: int = 0
-    pauses: int = 0
-    rests_until_us: int | None = None
 
-    def places(self, ahead: int) -> int:
-        """Return the number of leases that the daemon may hold.
-
-        The number is ``ahead`` for each job that the daemon runs at once, at most 1 after a pause, and 0 while it is
-        not up or rests.
-        """
-        if not self.up or self.rests_until_us is not None:
-            return 0
-        return min(1, self.capacity) if self.pauses else ahead * self.capacity
+    def job_slots(self, per_capacity: int) -> int:
+        """See ``WorkerHealth.job_slots``; 0 while the daemon is not up."""
+        return super().job_slots(per_capacity) if self.up else 0
 
 
 class LeaseRow(Row, frozen=True):
-    """A daemon, or a job's lease.
+    """A daemon, stored under its name, or the name of the daemon that holds a job's lease, under the job's id."""
 
-    A daemon is stored under its name. The name of the daemon that holds a job's lease is stored under the job's id.
-    """
-
-    daemon: Holder | None = None
+    daemon: DaemonHealth | None = None
     holder: str | None = None
 
 
 @dataclass(frozen=True)
 class Leases:
-    """Base of the leases of one kind of job.
-
-    These leases are a reducer that is shown its worker's rows.
+    """Base of the leases of one kind of job: a reducer that is shown its worker's rows.
 
     Attributes:
         name: of the reducer.
@@ -122,84 +101,73 @@ class Leases:
         return "succeeded" if type(data) in self.worker.emits & self.worker.reads else None
 
     def step(self, rows: Mapping[str, LeaseRow], event: Event[Payload], jobs: Mapping[str, Any]) -> Step[LeaseRow]:
-        """Apply an event, end leases, and lease the pending jobs.
-
-        ``jobs`` are the worker's rows, after the same event.
-        """
+        """Apply an event, end leases, and lease the pending jobs; ``jobs`` are the worker's rows after the event."""
         daemons = {name.removeprefix(DAEMON): row.daemon for name, row in rows.items() if row.daemon}
         leases = {EventId(name.removeprefix(JOB)): row.holder for name, row in rows.items() if row.holder}
         emissions = self._apply(daemons, event)
-        wanted = [cause.id for cause, _ in self.worker.pending(jobs) if (cause.subject or "") in self.settings]
-        held = self._leased(daemons, leases, wanted)
-        after = {DAEMON + name: LeaseRow(daemon=one) for name, one in daemons.items()}
-        after |= {JOB + job: LeaseRow(holder=holder) for job, holder in held.items()}
+        pending = [cause.id for cause, _ in self.worker.pending(jobs) if (cause.subject or "") in self.settings]
+        leases = self._leased(daemons, leases, pending)
+        after = {DAEMON + name: LeaseRow(daemon=daemon) for name, daemon in daemons.items()}
+        after |= {JOB + job: LeaseRow(holder=holder) for job, holder in leases.items()}
         ended = dict.fromkeys(rows.keys() - after.keys())
         return Step({**ended, **{key: row for key, row in after.items() if row != rows.get(key)}}, tuple(emissions))
 
     def _leased(
-        self, daemons: Mapping[str, Holder], leases: Mapping[EventId, str], wanted: Collection[EventId]
+        self, daemons: Mapping[str, DaemonHealth], leases: Mapping[EventId, str], pending: Collection[EventId]
     ) -> dict[EventId, str]:
-        """Return the leases of the wanted jobs.
-
-        The result holds the leases that still hold, and new ones as far as there are places.
-        """
-        places = {name: count for name, one in daemons.items() if (count := one.places(self.ahead))}
-        held = {job: leases[job] for job in wanted if leases.get(job) in places}
-        busy = Counter(held.values())
-        for job in wanted:
-            if job not in held:
-                free = [(busy[name] / count, name) for name, count in places.items() if busy[name] < count]
+        """Return the leases of pending jobs that go on, and new ones while daemons have free slots."""
+        slots = {name: count for name, daemon in daemons.items() if (count := daemon.job_slots(self.ahead))}
+        leased = {job: leases[job] for job in pending if leases.get(job) in slots}
+        busy = Counter(leased.values())
+        for job in pending:
+            if job not in leased:
+                free = [(busy[name] / count, name) for name, count in slots.items() if busy[name] < count]
                 if not free:
                     break
-                _, held[job] = min(free)
-                busy[held[job]] += 1
-        return held
+                _, leased[job] = min(free)
+                busy[leased[job]] += 1
+        return leased
 
-    def _apply(self, daemons: dict[str, Holder], event: Event[Payload]) -> list[Emission]:  # noqa: C901 - one case for each type
+    def _apply(self, daemons: dict[str, DaemonHealth], event: Event[Payload]) -> list[Emission]:
         """Apply an event to the daemons; return the emissions."""
-        data, now_us = event.data, event.recorded_us
+        data = event.data
         match data:
             case ClockTick():
-                for name, daemon in daemons.items():
-                    if daemon.rests_until_us is not None and daemon.rests_until_us <= now_us:
-                        daemons[name] = daemon.replace(rests_until_us=None)
-            case DaemonReady(daemon=self.daemon):
+                daemons |= {name: daemon.after_rest(event.recorded_us) for name, daemon in daemons.items()}
+            case DaemonReady(daemon=self.daemon):  # a resting daemon is tried at once, because it may be repaired
                 name = f"{data.daemon}@{data.node}"
-                known = daemons.get(name, Holder(capacity=0))  # one that rests is tried at once: it may be repaired
-                daemons[name] = known.replace(capacity=data.capacity, up=True, rests_until_us=None)
+                daemon = daemons.get(name, DaemonHealth(capacity=0))
+                daemons[name] = daemon.replace(capacity=data.capacity, up=True, rests_until_us=None)
             case DaemonFact() | NodeLost() | NodeReturned():
                 name = f"{data.daemon}@{data.node}"
                 if name in daemons:
                     daemons[name] = daemons[name].replace(up=isinstance(data, NodeReturned))
             case RollCall():  # versions before it reported no losses, so an old journal has daemons that never left
-                present = {f"{one.daemon}@{one.node}" for one in data.daemons}
+                present = {f"{entry.daemon}@{entry.node}" for entry in data.daemons}
                 for name, daemon in daemons.items():
                     daemons[name] = daemon.replace(up=daemon.up and name in present)
-            case _ if one := daemons.get(event.source):
-                return self._judged(daemons, event.source, one, event)
+            case _ if event.source in daemons:
+                return self._judge(daemons, event)
         return []
 
-    def _judged(self, daemons: dict[str, Holder], name: str, one: Holder, event: Event[Payload]) -> list[Emission]:
+    def _judge(self, daemons: dict[str, DaemonHealth], event: Event[Payload]) -> list[Emission]:
         """Count a job's outcome.
 
         The job's daemon pauses if it fails where others succeed. Where all daemons fail, or there is no other, the jobs
         are at fault.
         """
-        outcome, now_us, limits = self.outcome(event.data), event.recorded_us, self.settings.feedback.nodes
+        name, now_us, limits = event.source, event.recorded_us, self.settings.feedback.nodes
+        outcome, daemon = self.outcome(event.data), daemons[name]
         if outcome == "succeeded":
-            daemons[name] = one.replace(succeeded_us=now_us, failures=0, pauses=0)
-            return [Emission(NodeRecovered(worker=name))] if one.pauses else []
-        if outcome is None or one.rests_until_us is not None:  # because its lease is older than the pause
+            daemons[name] = daemon.after_success().replace(succeeded_us=now_us)
+            return [Emission(NodeRecovered(worker=name))] if daemon.pauses else []
+        if outcome is None or daemon.rests_until_us is not None:
             return []
-        failing_us = one.failing_us if one.failures else now_us
-        daemons[name] = one = one.replace(failures=one.failures + 1, failing_us=failing_us)
+        daemons[name] = failing = daemon.after_failure(now_us)
         others = [other for other_name, other in daemons.items() if other_name != name and other.up]
-        if one.failures < limits.failures or all(other.succeeded_us < failing_us for other in others):
+        if failing.failures < limits.failures or all(other.succeeded_us < failing.failing_us for other in others):
             return []
-        pause = min(limits.longest_pause_seconds, limits.pause_seconds * 2.0 ** min(one.pauses, 32))
-        daemons[name] = one.replace(pauses=one.pauses + 1, rests_until_us=now_us + round(pause * US))
-        error = cast("Any", event.data).error
-        degraded = NodeDegraded(worker=name, failures=one.failures, pause_seconds=pause, error=error)
+        daemons[name], degraded = failing.paused(name, cast("Any", event.data).error, now_us, limits)
         return [Emission(degraded)]
 
 

@@ -20,7 +20,7 @@ from typing import Literal
 
 import structlog
 
-from app.core import Clock
+from app.core import Clock, backoff
 from app.engine.programs import UNKNOWN_CODE, Program, start_program, start_server
 from app.telemetry import LogFile
 
@@ -139,27 +139,18 @@ class ChildReport:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Wait before a restart, in seconds.
-
-    The wait doubles with each failure in a row. A stable run resets it.
-    """
+    """Wait before a restart, in seconds. It doubles with each consecutive failure; a stable run resets it."""
 
     first: float = 0.5
     most: float = 30.0
     stable: float = 30.0
 
     def delay(self, failures: int) -> float:
-        """Return the wait after ``failures`` failures in a row.
-
-        ``failures`` is at least 1.
-        """
-        return float(min(self.most, self.first * 2 ** min(failures - 1, 32)))
+        """Return the wait after a number of consecutive failures, at least 1."""
+        return backoff(self.first, self.most, failures - 1)
 
     def count(self, failures: int, uptime: float) -> int:
-        """Return the number of failures in a row after one more.
-
-        The count starts again at 1 if the process ran for at least ``stable`` seconds.
-        """
+        """Count a failure: 1 if the process ran for at least ``stable`` seconds, otherwise one more than before."""
         return 1 if uptime >= self.stable else failures + 1
 
 

@@ -10,7 +10,7 @@ from app.api.runs import Place, Say, check_config, complaint, current_model, ope
 from app.api.selection import Selection
 from app.bus import BROKER_ONLY, BrokerUnavailable, Bus
 from app.core import NAME_LENGTH, BadUsage, FlyballError
-from app.events import Envelope, Event, EventVoided, ModelRolledBack, Payload, Scope
+from app.events import Envelope, Event, EventVoided, ModelRolledBack, Payload, RollbackRequested, Scope
 from app.journal import JournalReader, NotAJournal
 
 SOME = 3
@@ -73,27 +73,35 @@ def check_scope(place: Place, payload: Payload, config_key: str | None, event_id
     try:
         with open_journal(place) as reader:
             check_config(reader, config_key)
-            if isinstance(payload, ModelRolledBack):
+            if isinstance(payload, ModelRolledBack | RollbackRequested):
                 _check_rollback(place, reader, payload, config_key, event_id, say=say)
     except NotAJournal:
         check_config(None, config_key)
 
 
 def _check_rollback(
-    place: Place, reader: JournalReader, wanted: ModelRolledBack, config_key: str, event_id: str | None, *, say: Say
+    place: Place,
+    reader: JournalReader,
+    wanted: ModelRolledBack | RollbackRequested,
+    config_key: str,
+    event_id: str | None,
+    *,
+    say: Say,
 ) -> None:
     """Refuse a rollback from a model that is not current.
 
-    Otherwise the rollback would undo every promotion since.
+    Otherwise the rollback would undo every promotion since, and its request would be ignored.
     """
-    recorded = Selection(frozenset({ModelRolledBack}), config_key).read(reader, on_dead=complaint(say))
+    recorded = Selection(frozenset({type(wanted)}), config_key).read(reader, on_dead=complaint(say))
     if event_id is not None and any(event.id == event_id for event in recorded):
         return  # already recorded: publishing it again changes nothing
-    current = current_model(place, reader, config_key, say)
-    if wanted.from_model != current:
+    field = "from_model" if isinstance(wanted, ModelRolledBack) else "model"
+    model, current = getattr(wanted, field), current_model(place, reader, config_key, say)
+    is_early = current is None and isinstance(wanted, RollbackRequested)
+    if model != current and not is_early:
         raise BadData(
-            f"from_model is {wanted.from_model}, but the current model of {config_key} is {current or 'none yet'}.",
-            hint="Was it published before? To roll back the current model, name it as from_model.",
+            f"{field} is {model}, but the current model of {config_key} is {current or 'none yet'}.",
+            hint=f"Was it published before? To roll back the current model, name it as {field}.",
         )
 
 

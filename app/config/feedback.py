@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from app.config.base import Settings
 from app.config.settings import MAX_TEMPERATURE, MIN_TEMPERATURE
+from app.core import backoff
 
 MAX_SECONDS, MAX_HOURS = 1e8, 25_000.0
 """Longest duration, about three years; much longer ones overflow dates and microseconds."""
@@ -263,14 +264,8 @@ class TriggerSettings(OrderedSettings):
     reduced: Factor = Field(2.0, description="rows at this intensity / rows_per_training")
 
     def pause_after(self, failures: int) -> float:
-        """Return the seconds to wait after failures in a row.
-
-        0 after a single failure. From the second failure on, the wait doubles with each, up to
-        ``longest_pause_seconds``.
-        """
-        if failures < 2:
-            return 0.0
-        return min(self.longest_pause_seconds, self.pause_seconds * 2.0 ** min(failures - 2, 32))
+        """Return the seconds to wait after consecutive failures: 0 after the first, then a doubling pause."""
+        return backoff(self.pause_seconds, self.longest_pause_seconds, failures - 2) if failures > 1 else 0.0
 
 
 class FeedbackSettings(Settings):

@@ -5,6 +5,7 @@ The league's keeper is left to its module, which imports NumPy, because every co
 
 from app.controllers.controller import Controller
 from app.controllers.curriculum import CurriculumIntegration
+from app.controllers.feedback_fold import FeedbackFold
 from app.controllers.gauntlet import GauntletFeedbackController
 from app.controllers.learning_rate import EvaluationFeedbackHandler
 from app.controllers.lifecycle import ModelLifecycleCoordinator
@@ -12,7 +13,7 @@ from app.controllers.lineage import REMEMBERED, Lineage
 from app.controllers.loop import FeedbackLoopController
 from app.controllers.loss_watch import LossWatch
 from app.controllers.scheduler import SelfplayScheduler
-from app.controllers.state import FeedbackFold, FeedbackState, States, state_of
+from app.controllers.state import FeedbackState, States, state_of
 from app.controllers.trend import RatingPoint, RatingPool, Slope, slope_per_hour
 from app.controllers.trigger import TrainingTrigger
 from app.controllers.watchdog import ModelPerformanceWatchdog, cusum_step, fixed_match

@@ -5,9 +5,9 @@ configuration's. A worker is put into quarantine
 
 - at its first shard whose games break the rules, unless more than half of the workers with recent shards of the
   configuration break them;
-- after ``bad_shards`` shards in a row, each scoring far below every shard that others delivered in the same time.
+- after ``bad_shards`` consecutive shards, each scoring far below every shard that others delivered in the same time.
 
-A quarantined worker plays probes. Good probes in a row end the quarantine, a bad one makes it longer. A probe is
+A quarantined worker plays probes. Consecutive good probes end the quarantine, a bad one makes it longer. A probe is
 compared only with shards that others delivered since the quarantine began or grew. Without such shards it counts as
 good, because otherwise a run's last worker would stay in quarantine for ever.
 """
@@ -15,7 +15,7 @@ good, because otherwise a run's last worker would stay in quarantine for ever.
 from collections.abc import Callable
 
 from app.config.feedback import NodeSettings
-from app.core import ConfigKey
+from app.core import ConfigKey, backoff
 from app.events import NodeQuarantined, NodeReleased, Payload, Row
 
 LATEST = 12
@@ -23,10 +23,7 @@ LATEST = 12
 
 
 class Delivered(Row, frozen=True):
-    """A delivered shard, inspected at ``at_us``.
-
-    ``score`` is ``None`` if its games break the rules.
-    """
+    """A delivered shard, inspected at ``at_us``. ``score`` is ``None`` if its games break the rules."""
 
     worker: str
     at_us: int
@@ -38,9 +35,9 @@ class NodeRow(Row, frozen=True):
 
     Attributes:
         times_us: times of its latest ``bad_shards`` inspections, or of a change of its quarantine.
-        bad: number of its shards in a row that scored far below all others'.
-        quarantines: number of quarantines in a row, which sets their length; 0: not in quarantine.
-        good_probes: number of good probes in a row.
+        bad: number of its consecutive shards that scored far below all others'.
+        quarantines: number of consecutive quarantines, which sets their length; 0: not in quarantine.
+        good_probes: number of consecutive good probes.
         broken: the configuration whose rules its games broke, if that began the quarantine.
     """
 
@@ -94,14 +91,11 @@ class NodeWatch:
             self._quarantine(worker, reason)
 
     def is_at_fault(self, worker: str, reason: str) -> bool:
-        """Take in a shard whose games break the rules.
-
-        Returns whether only its worker is at fault.
-        """
+        """Take in a shard whose games break the rules. Returns whether only its worker is at fault."""
         if self.node(worker).quarantines:  # the shard was played before the quarantine
             return True
         self._remember(worker, None)
-        breaks = {one.worker: one.score is None for one in self.delivered}
+        breaks = {shard.worker: shard.score is None for shard in self.delivered}
         if 2 * sum(breaks.values()) > len(breaks):
             return False
         self.changed[worker] = self.node(worker).replace(broken=self._key)
@@ -128,8 +122,7 @@ class NodeWatch:
     def _quarantine(self, worker: str, reason: str) -> None:
         """Begin a quarantine, or make it longer."""
         node, settings = self.node(worker), self._settings
-        doubled = settings.quarantine_seconds * 2.0 ** min(node.quarantines, 32)
-        lasts = min(settings.longest_quarantine_seconds, doubled)
+        lasts = backoff(settings.quarantine_seconds, settings.longest_quarantine_seconds, node.quarantines)
         begun = {"times_us": (self._now_us,), "bad": 0, "good_probes": 0, "quarantines": node.quarantines + 1}
         self.changed[worker] = node.replace(**begun)
         self.said.append(NodeQuarantined(worker=worker, lasts_seconds=lasts, reason=reason))

@@ -10,7 +10,7 @@ from app.events import HandlerReducer, Payload, Row
 
 
 class Origin(NamedTuple):
-    """Source of a controller of the user's own.
+    """Source of a user-defined controller.
 
     Attributes:
         use: the class, as the settings name it.
@@ -30,13 +30,13 @@ class Controller(HandlerReducer):
     For each event the host first updates FeedbackState, once for all controllers. Then it calls each controller's
     handler of the event with the controller's own rows, the event, and those states.
 
-    A class of the user's own gives ``emits``, ``row`` unless it needs no rows, and handlers. Its name is that of its
+    A user-defined class gives ``emits``, ``row`` unless it needs no rows, and handlers. Its name is that of its
     table in the settings, and it sets the knobs that the table takes over.
 
     Attributes:
         row: the type of its rows.
         parameters: the parameters of training and self-play that it owns; only their owner may set them.
-        origin: where it comes from, if it is of the user's own and settings name it.
+        origin: where it comes from, if it is user-defined and settings name it.
     """
 
     settings: RunSettings
@@ -47,16 +47,13 @@ class Controller(HandlerReducer):
     origin: ClassVar[Origin | None] = None
 
     def __post_init__(self) -> None:
-        """Do nothing.
-
-        A class of the user's own may check its options here, and raise any error.
-        """
+        """Do nothing. A user-defined class may check its options here, and raise any error."""
 
     @property
     def options(self) -> Mapping[str, Any]:
         """Options in the controller's table of the settings.
 
-        Only a controller of the user's own has such a table. Each call returns a copy, because otherwise a controller
+        Only a user-defined controller has such a table. Each call returns a copy, because otherwise a controller
         could change the run's settings.
         """
         return deepcopy(self.settings.controllers[self.name].options)

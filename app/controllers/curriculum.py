@@ -18,8 +18,7 @@ from typing import ClassVar, NamedTuple
 
 from app.controllers.controller import Controller
 from app.controllers.state import FeedbackState, States, state_of
-from app.controllers.trend import US
-from app.core import ConfigKey
+from app.core import SECOND_US, ConfigKey
 from app.events import CurriculumRebalanced, Emission, EvaluationCompleted, Event, Payload, Row, Step, handles
 
 ALL = ""
@@ -67,10 +66,7 @@ def normalised(raw: Mapping[ConfigKey, float], minimum: float, maximum: float) -
     sums = list(accumulate(ordered, initial=0.0))
 
     def total(scale: float) -> float:
-        """Return the sum of the clamped weights in logarithmic time.
-
-        There may be ten thousand weights.
-        """
+        """Return the sum of the clamped weights in logarithmic time. There may be ten thousand weights."""
         low, high = bisect_left(ordered, minimum / scale), bisect_right(ordered, maximum / scale)
         return minimum * low + scale * (sums[high] - sums[low]) + maximum * (len(ordered) - high)
 
@@ -101,7 +97,7 @@ class CurriculumIntegration(Controller):
             return Step()
         if row is None:
             return Step({ALL: CurriculumRow(set_us=event.recorded_us)})
-        if event.recorded_us - row.set_us < limits.rebalance_seconds * US:
+        if event.recorded_us - row.set_us < limits.rebalance_seconds * SECOND_US:
             return Step()
         known = {config.key: state_of(states, config.key) for config in self.settings.configs}
         weights = normalised(self._raw(known), limits.minimum, limits.maximum)

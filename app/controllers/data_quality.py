@@ -5,7 +5,7 @@ The rules set the self-play rate, the training intensity and the training block.
 
 from app.config.feedback import FeedbackSettings, IntensitySettings, QualitySettings
 from app.controllers.state import FeedbackState
-from app.controllers.trend import US
+from app.core import SECOND_US
 from app.events import (
     Intensity,
     Payload,
@@ -27,7 +27,7 @@ class QualityRow(Row, frozen=True):
         penalised: the rule decided last to penalise the rate.
         intensity: the intensity that the rule decided last.
         held: an operator blocked training, and only an operator may lift the block.
-        clean_checks: number of shards in a row without a replay difference since training was blocked.
+        clean_checks: number of consecutive shards without a replay difference since training was blocked.
         intensity_us: when the intensity was last changed.
     """
 
@@ -42,10 +42,7 @@ Change = tuple[QualityRow, tuple[Payload, ...]]
 
 
 def intensity_of(quality: float | None, settings: IntensitySettings) -> Intensity:
-    """Return the training intensity for a quality in [0, 1].
-
-    The intensity is normal if the quality is unknown.
-    """
+    """Return the training intensity for a quality in [0, 1]. The intensity is normal if the quality is unknown."""
     if quality is None:
         return "normal"
     levels: tuple[tuple[float, Intensity], ...] = (
@@ -65,10 +62,7 @@ def apply_quality(row: QualityRow, state: FeedbackState, settings: FeedbackSetti
 
 
 def _penalty(row: QualityRow, state: FeedbackState, settings: QualitySettings) -> Change:
-    """Penalise the rate below a threshold.
-
-    The penalty is lifted at a higher threshold.
-    """
+    """Penalise the rate below a threshold. The penalty is lifted at a higher threshold."""
     quality = state.quality_score
     assert quality is not None
     if not row.penalised and quality < settings.penalty_below:
@@ -86,7 +80,7 @@ def _intensity(row: QualityRow, state: FeedbackState, settings: IntensitySetting
     quality, before = state.quality_score, state.training_intensity
     assert quality is not None
     intensity = intensity_of(quality, settings)
-    cooling = row.intensity_us and now_us - row.intensity_us < settings.cooldown_seconds * US
+    cooling = row.intensity_us and now_us - row.intensity_us < settings.cooldown_seconds * SECOND_US
     if intensity == row.intensity or cooling:
         return row, ()
     row = row.replace(intensity=intensity, intensity_us=now_us)
@@ -100,7 +94,7 @@ def apply_parity(
 ) -> Change:
     """Block training at the first game that does not replay.
 
-    The block is lifted after enough clean shards in a row.
+    The block is lifted after enough consecutive clean shards.
     """
     blocked = state.training_block is not None
     if failures:

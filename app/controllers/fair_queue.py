@@ -1,6 +1,4 @@
-"""The scheduler's rows, and a fair queue over them.
-
-The queue picks the next turn from the rows.
+"""The scheduler's rows, and a fair queue that picks the next turn from them.
 
 Weighted fair queueing (Demers, Keshav and Shenker 1989, with the start tags of Goyal, Vin and Cheng 1996). A
 configuration that wants games waits with a tag: the finish of its last turn, or shortly before virtual time if it was
@@ -13,13 +11,15 @@ configuration does not change.
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Self
 
 from app.config import RunSettings
 from app.config.feedback import SchedulerSettings
 from app.controllers.needs import rows_needed
 from app.controllers.state import FeedbackState, States, state_of
-from app.controllers.trend import SECONDS_PER_HOUR, US
-from app.core import ConfigKey, EventId
+from app.controllers.trend import SECONDS_PER_HOUR
+from app.controllers.worker_health import WorkerHealth
+from app.core import SECOND_US, ConfigKey, EventId
 from app.events import Cause, Row, ShardRef
 
 HIGHEST = 2.0
@@ -41,10 +41,8 @@ NEWEST_GAP = 1 / 32
 """Least weight of the newest time between requests in their mean; small, because requests come in bursts."""
 
 
-class Asked(Row, frozen=True):
-    """A request under way.
-
-    A request is under way until its shard is inspected, or until the request is given up.
+class OutstandingRequest(Row, frozen=True):
+    """A request under way, until its shard is inspected or it is given up.
 
     Attributes:
         worker: the worker that has it.
@@ -63,10 +61,7 @@ class Asked(Row, frozen=True):
 
     @property
     def ended(self) -> bool:
-        """True once the request was played or failed.
-
-        Such a request no longer occupies its worker.
-        """
+        """True once the request was played or failed, and no longer occupies its worker."""
         return self.ended_us is not None
 
 
@@ -90,7 +85,7 @@ class ConfigRow(Row, frozen=True):
 
     shards: tuple[ShardRef, ...] = ()
     requests: int = 0
-    out: tuple[Asked, ...] = ()
+    out: tuple[OutstandingRequest, ...] = ()
     good_us: int = 0
     failed_at: str | None = None
     rows_per_game: float | None = None
@@ -101,59 +96,45 @@ class ConfigRow(Row, frozen=True):
     seconds: float = 1.0
     cause: Cause | None = None
 
-    def asked(self, request: EventId) -> Asked | None:
+    def asked(self, request: EventId) -> OutstandingRequest | None:
         """Return a request, if it is under way."""
-        return next((one for one in self.out if one.request == request), None)
+        return next((asked for asked in self.out if asked.request == request), None)
 
-    def ended(self, asked: Asked, now_us: int, *, failed: bool = False) -> "ConfigRow":
-        """Free the worker of a request that was played or ``failed``.
-
-        A failed request awaits the next tick.
-        """
+    def ended(self, asked: OutstandingRequest, now_us: int, *, failed: bool = False) -> "ConfigRow":
+        """Free the worker of a request that was played or ``failed``; a failed one awaits the next tick."""
         ended = asked.replace(failed=failed, ended_us=now_us)
-        return self.replace(out=tuple([ended if one is asked else one for one in self.out]))
+        return self.replace(out=tuple([ended if other is asked else other for other in self.out]))
 
-    def without(self, asked: Asked) -> "ConfigRow":
+    def without(self, asked: OutstandingRequest) -> "ConfigRow":
         """Remove a request."""
-        return self.replace(out=tuple([one for one in self.out if one is not asked]))
+        return self.replace(out=tuple([other for other in self.out if other is not asked]))
 
 
-class WorkerRow(Row, frozen=True):
-    """One self-play worker: capacity and health.
+class WorkerRow(WorkerHealth, frozen=True, kw_only=True):
+    """One self-play worker.
 
     Attributes:
-        capacity: requests that it plays at once.
         asked_us: time of its latest request.
         lost: it stopped, or the broker reported it as lost.
-        failures: number of its failed requests in a row.
-        failing_us: when the first of them failed.
-        pauses: number of pauses in a row; after a pause it gets one request at a time until one succeeds.
-        quarantined: it gets one request at a time, a probe.
-        rests_until_us: time until which a pause or quarantine keeps it from requests.
+        quarantined: it gets one request at a time, a probe, once ``rests_until_us`` is over.
     """
 
-    capacity: int
     asked_us: int
     lost: bool = False
-    failures: int = 0
-    failing_us: int = 0
-    pauses: int = 0
     quarantined: bool = False
-    rests_until_us: int | None = None
 
-    def places(self, each: int) -> int:
-        """Return how many requests the worker may have at once.
+    def job_slots(self, per_capacity: int) -> int:
+        """See ``WorkerHealth.job_slots``; 0 while the worker is lost, and at most 1 in quarantine."""
+        slots = 0 if self.lost else super().job_slots(per_capacity)
+        return min(1, slots) if self.quarantined else slots
 
-        The number is ``each`` times the worker's capacity, at most 1 on trial, and 0 while the worker is lost or rests.
-        """
-        if self.lost or self.rests_until_us is not None:
-            return 0
-        on_trial = self.quarantined or self.pauses > 0
-        return min(1, self.capacity) if on_trial else each * self.capacity
+    def after_pause(self) -> Self:
+        """End a pause before its time, but no quarantine."""
+        return self if self.quarantined else self.replace(rests_until_us=None)
 
 
 class SchedulerRow(Row, frozen=True):
-    """One row of the scheduler's table: about a configuration or a worker."""
+    """The scheduler's row of a configuration or a worker."""
 
     config: ConfigRow | None = None
     worker: WorkerRow | None = None
@@ -191,7 +172,7 @@ def next_turn(
     free = [
         (busy[name] / worker.capacity, worker.asked_us, name)
         for name, worker in workers.items()
-        if busy[name] < worker.places(each)
+        if busy[name] < worker.job_slots(each)
     ]
     return (key, min(free)[-1], tag) if free else None
 
@@ -201,8 +182,8 @@ def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: i
 
     A configuration wants games if it is due and lacks rows for a training. No games are requested while a training or
     its verdict is awaited, because the model may be replaced. That holds for searched games, too, although their rows
-    outlive their model: otherwise two trainings in a row learn from one model's searches. One request is made at a time
-    until the number of rows per game is known, and while training is blocked or paused.
+    outlive their model: otherwise two successive trainings learn from one model's searches. One request is made at a
+    time until the number of rows per game is known, and while training is blocked or paused.
     """
     if state.lineage.distributed is None or state.lineage.busy:
         return False
@@ -214,7 +195,7 @@ def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: i
         return not out
     fresh = sum([shard.rows for shard in row.shards])
     limits = settings.feedback
-    overdue_us = (limits.trigger.cooldown_seconds + limits.scheduler.lease_seconds) * US
+    overdue_us = (limits.trigger.cooldown_seconds + limits.scheduler.lease_seconds) * SECOND_US
     if fresh >= needed and now_us - row.good_us > overdue_us:
         fresh = 0  # the trigger lacks these rows, or it would have trained: perhaps their request was voided
     promised = out * settings.config(state.config_key).selfplay.games_per_request * (row.rows_per_game or 0.0)
@@ -232,7 +213,7 @@ def _due_us(row: ConfigRow, rate: float, limits: SchedulerSettings, *, training:
     seconds = 0.0 if training else row.seconds + limits.idle_seconds
     if rate < 1:
         seconds = max(seconds, row.seconds if row.gap_seconds is None else row.gap_seconds) / max(LEAST_RATE, rate)
-    return row.requested_us + int(seconds * US)
+    return row.requested_us + int(seconds * SECOND_US)
 
 
 def gap_seconds(row: ConfigRow, rate: float, limits: SchedulerSettings, now_us: int) -> float | None:
@@ -243,18 +224,15 @@ def gap_seconds(row: ConfigRow, rate: float, limits: SchedulerSettings, now_us: 
     """
     if not row.requests or rate < 1:
         return row.gap_seconds
-    gap, mean = min((now_us - row.requested_us) / US, MOST_LEASES * limits.lease_seconds), row.gap_seconds or 0.0
+    gap, mean = min((now_us - row.requested_us) / SECOND_US, MOST_LEASES * limits.lease_seconds), row.gap_seconds or 0.0
     return mean + max(NEWEST_GAP, 1 / row.requests) * (gap - mean)
 
 
 def priority(state: FeedbackState, limits: SchedulerSettings, now: datetime) -> float:
-    """Return the priority, in [2 * floor, 2].
-
-    The priority follows from curriculum weight, staleness and uncertainty.
-    """
+    """Return the priority, in [2 * floor, 2], by curriculum weight, staleness and uncertainty."""
     last = state.last_training_time
     hours = 0.0 if last is None else (now - last).total_seconds() / SECONDS_PER_HOUR
     staleness = min(1.0, max(0.0, hours) / limits.staleness_hours)
     uncertainty = min(1.0, (state.elo_stderr or UNCERTAIN_ELO) / UNCERTAIN_ELO)
-    wanted = state.curriculum_weight * (1 + staleness) * (1 + uncertainty) / 2
-    return min(HIGHEST, max(limits.starvation_floor * HIGHEST, wanted))
+    unbounded = state.curriculum_weight * (1 + staleness) * (1 + uncertainty) / 2
+    return min(HIGHEST, max(limits.starvation_floor * HIGHEST, unbounded))

@@ -1,7 +1,4 @@
-"""Fold of events by reducers, without I/O.
-
-Daemons, replay and simulation share it.
-"""
+"""Fold of events by reducers, without I/O, for daemons, replay and simulation."""
 
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,9 +9,10 @@ from typing import Any, NamedTuple, Self
 
 from app.config import ForeignSettings, RunSettings
 from app.controllers.controller import Controller
+from app.controllers.feedback_fold import FeedbackFold
 from app.controllers.own_steps import check_step
 from app.controllers.ownership import Owners, knob_of
-from app.controllers.state import FeedbackFold, FeedbackState, States, state_of
+from app.controllers.state import FeedbackState, States, state_of
 from app.core import FlyballError, located
 from app.events import (
     Cause,
@@ -91,10 +89,7 @@ class VoidedEvents(Row, frozen=True):
 
 
 class UndeclaredEmission(FlyballError):
-    """A reducer emitted something that it may not emit.
-
-    The reducer does not declare the payload's type, or does not own the parameter that the payload sets.
-    """
+    """A reducer emitted a payload whose type it does not declare, or whose parameter it does not own."""
 
 
 class Conclusion(NamedTuple):
@@ -112,10 +107,7 @@ class Conclusion(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A reducer's failure at an event.
-
-    The reducer's rows are as before the event.
-    """
+    """A reducer's failure at an event, after which its rows are as before the event."""
 
     by: str
     event: Event[Payload]
@@ -144,10 +136,7 @@ class Outcome:
         return [conclusion.envelope for conclusion in self.conclusions]
 
     def saved(self) -> dict[RowKey, bytes | None]:
-        """Return the changed rows as bytes for a state store.
-
-        Each row is serialised once.
-        """
+        """Return the changed rows as bytes for a state store, each serialised once."""
         return written(self.changed)
 
 
@@ -164,7 +153,7 @@ SUCCESSIONS = frozenset({ModelPromoted, ModelRolledBack})
 """Event types that make a model current."""
 
 
-class _Seat(NamedTuple):
+class _HostedReducer(NamedTuple):
     """A hosted reducer with its rows.
 
     ``step`` is looked up once, because a replay takes millions of steps. If the reducer follows another one, ``reads``
@@ -186,7 +175,7 @@ class Fold:
 
     The reducers are built from the settings in RUN_CONFIGURED. A later RUN_CONFIGURED rebuilds them and keeps their
     rows. They receive events about the system and about configurations in the run's settings. If there are
-    controllers, FeedbackState folds each event before them. Controllers of the user's own take part while the settings
+    controllers, FeedbackState folds each event before them. User-defined controllers take part while the settings
     name them. Decisions about the knobs that they take over are dropped, except their own.
 
     A controller sees its own decisions in FeedbackState at once, and their records are not passed to it. So an event
@@ -216,7 +205,7 @@ class Fold:
         self.voided = frozenset(voided) | voided_in(self._saved)
         self._to_void: set[int] = set()
         self._rows: dict[str, dict[str, Row]] = {}
-        self._readers: dict[type[Payload], tuple[_Seat, ...]] = {}
+        self._readers: dict[type[Payload], tuple[_HostedReducer, ...]] = {}
         self._pending: dict[str, tuple[str, Event[Payload]]] = {}
         self.reducers: tuple[Hosted, ...] = ()
         self.settings: RunSettings | None = None
@@ -226,7 +215,7 @@ class Fold:
             for (owner, key), row in self._saved.items()
             if owner == HOST and key.startswith(PENDING)
         ]
-        for decision in sorted(pending, key=lambda one: one.sequence):
+        for decision in sorted(pending, key=lambda decision: decision.sequence):
             with suppress(FlyballError):  # written by another version and unreadable; its record will be a dead letter
                 event = decision.event()
                 self._pending[event.id] = decision.by, event
@@ -248,10 +237,7 @@ class Fold:
 
     @property
     def to_void(self) -> frozenset[int]:
-        """Positions that were voided after they were folded.
-
-        Such positions require a new fold.
-        """
+        """Positions that were voided after they were folded, which requires a new fold."""
         return frozenset(self._to_void)
 
     def feed(  # noqa: C901 - events are dropped in one place
@@ -279,16 +265,13 @@ class Fold:
                     lineage = state_of(self.states, event.subject).lineage
                     if not lineage.changes_current(data):
                         continue
-                for seat in self._readers.get(type(data), ()):
-                    if seat.name != decider:
-                        self._apply(seat, event, outcome, recorded)
+                for hosted in self._readers.get(type(data), ()):
+                    if hosted.name != decider:
+                        self._apply(hosted, event, outcome, recorded)
         return outcome
 
     def _configured(self, event: Event[Any], outcome: Outcome) -> bool:
-        """Apply the run's settings if they are usable.
-
-        Returns whether they are usable.
-        """
+        """Apply the run's settings, and return whether they are usable."""
         try:
             settings = RunSettings.recorded(event.data.settings, event.source)
         except ForeignSettings as error:
@@ -326,12 +309,9 @@ class Fold:
                 states.update(self._feedback.step(states, event).rows)  # type: ignore[arg-type]  # no row is deleted
         return states
 
-    def _decided(self, seat: _Seat, event: Event[Payload]) -> tuple[Step[Any], list[Envelope[Payload]]]:
-        """Return a reducer's step, and the events that it emits.
-
-        Raises whatever the reducer raises.
-        """
-        reducer, name, step, rows, is_controller, is_own, _, followed = seat
+    def _decided(self, hosted: _HostedReducer, event: Event[Payload]) -> tuple[Step[Any], list[Envelope[Payload]]]:
+        """Return a reducer's step, and the events that it emits. Raises whatever the reducer raises."""
+        reducer, name, step, rows, is_controller, is_own, _, followed = hosted
         if is_own:  # its mistakes must not reach the state of others
             done = step(MappingProxyType(rows), event, MappingProxyType(self._shown(name)))
             check_step(reducer.row, done, self._concerned)
@@ -342,18 +322,20 @@ class Fold:
         return done, draft(reducer, event.cause, done.emissions) if done.emissions else []
 
     def _apply(
-        self, seat: _Seat, event: Event[Payload], outcome: Outcome, recorded: Collection[Recorded] | None
+        self, hosted: _HostedReducer, event: Event[Payload], outcome: Outcome, recorded: Collection[Recorded] | None
     ) -> None:
-        reducer, name, rows = seat.reducer, seat.name, seat.rows
+        reducer, name, rows = hosted.reducer, hosted.name, hosted.rows
         try:
-            done, drafted = self._decided(seat, event)
+            done, drafted = self._decided(hosted, event)
         except Exception as error:  # noqa: BLE001 - an event that one reducer cannot fold must not stop the others
             outcome.failures.append(Failure(name, event, f"{type(error).__name__}: {located(error)}"))
             return
         allowed = self._owners.allowed(name, drafted) if drafted else drafted
         if allowed is None:
             return
-        if recorded is not None and any((one.id, one.data.event_type) not in recorded for one in allowed):
+        if recorded is not None and any(
+            (envelope.id, envelope.data.event_type) not in recorded for envelope in allowed
+        ):
             outcome.dropped.append(name)
             return
         for key, row in done.rows.items():
@@ -364,16 +346,13 @@ class Fold:
             outcome.changed[name, key] = row
         for envelope in allowed:
             outcome.conclusions.append(Conclusion(name, event.sequence, envelope))
-            if seat.is_controller and type(envelope.data) in FeedbackFold.reads | reducer.reads:
+            if hosted.is_controller and type(envelope.data) in FeedbackFold.reads | reducer.reads:
                 decision = Event(envelope, event.sequence, event.recorded_us, name)
                 self._pending[envelope.id] = name, decision
                 outcome.changed[HOST, PENDING + envelope.id] = PendingDecision.of(name, decision)
 
     def _build(self, settings: RunSettings) -> dict[str, str]:
-        """Build the reducers.
-
-        Returns the errors of controllers of the user's own that cannot be built, by name.
-        """
+        """Build the reducers, and return the errors of user-defined controllers that cannot be built, by name."""
         self.settings, self._owners = settings, Owners(settings)
         self._concerned = frozenset({None, *(config.key for config in settings.configs)})
         self._feedback = FeedbackFold(settings)
@@ -390,37 +369,34 @@ class Fold:
         shows_states = any(isinstance(reducer, Controller | FeedbackFold) for reducer in hosted)
         others = tuple(reducer for reducer in hosted if not isinstance(reducer, FeedbackFold))  # it must fold once only
         self.reducers = (self._feedback, *others) if shows_states else others
-        seats = [self._seat(reducer) for reducer in self.reducers]
-        read = frozenset[type[Payload]]().union(*(seat.reads for seat in seats))
-        self._readers = {kind: tuple(seat for seat in seats if kind in seat.reads) for kind in read}
+        readers = [self._hosted(reducer) for reducer in self.reducers]
+        read = frozenset[type[Payload]]().union(*(reader.reads for reader in readers))
+        self._readers = {kind: tuple(reader for reader in readers if kind in reader.reads) for kind in read}
         return errors
 
-    def _seat(self, reducer: Hosted) -> _Seat:
+    def _hosted(self, reducer: Hosted) -> _HostedReducer:
         if reducer.name not in self._rows:
             self._rows[reducer.name] = self._load(reducer)
         rows, is_own, reads, followed = self._rows[reducer.name], own_name(reducer) is not None, reducer.reads, None
         if follows := getattr(reducer, "follows", None):
-            reads |= next(one.reads for one in self.reducers if one.name == follows)
+            reads |= next(other.reads for other in self.reducers if other.name == follows)
             followed = self._rows[follows]
         is_controller = isinstance(reducer, Controller)
-        return _Seat(reducer, reducer.name, reducer.step, rows, is_controller, is_own, reads, followed)
+        return _HostedReducer(reducer, reducer.name, reducer.step, rows, is_controller, is_own, reads, followed)
 
     def _load(self, reducer: Hosted) -> dict[str, Row]:
         return {key: reducer.row.from_json(row) for (owner, key), row in self._saved.items() if owner == reducer.name}
 
 
 def own_name(hosted: Any) -> str | None:
-    """Return the name of a controller of the user's own.
-
-    ``hosted`` is the controller or its class. ``None`` for everything built in.
-    """
+    """Return the name of a user-defined controller or of its class; ``None`` for everything built in."""
     return hosted.name if getattr(hosted, "origin", None) else None
 
 
 def is_named(own: Any, settings: RunSettings) -> bool:
-    """Return whether settings name this controller of the user's own."""
-    table = settings.controllers.get(own.name)
-    return table is not None and table.use == own.origin.use
+    """Return whether settings name this user-defined controller."""
+    named = settings.controllers.get(own.name)
+    return named is not None and named.use == own.origin.use
 
 
 def voided_in(saved: Mapping[RowKey, bytes]) -> frozenset[int]:
@@ -457,10 +433,7 @@ def _check_declared(reducer: Hosted, data: Payload) -> None:
 
 
 def _owns(reducer: Hosted, data: Payload) -> bool:
-    """Return whether a reducer may set a payload's knob.
-
-    The reducer declares the payload's type.
-    """
+    """Return whether a reducer that declares a payload's type may set its knob."""
     if isinstance(reducer, Controller) and own_name(reducer) is not None:
         return knob_of(data) in (None, *reducer.settings.controllers[reducer.name].takes_over)
     if type(data) is HyperparameterUpdated:

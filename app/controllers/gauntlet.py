@@ -16,8 +16,8 @@ from app.config import Parameter
 from app.controllers.controller import Controller
 from app.controllers.knobs import bounded, configured, is_turned
 from app.controllers.state import FeedbackState, States, state_of
-from app.controllers.trend import SECONDS_PER_HOUR, US
-from app.core import HEURISTIC, RANDOM
+from app.controllers.trend import SECONDS_PER_HOUR
+from app.core import HEURISTIC, RANDOM, SECOND_US
 from app.events import (
     Emission,
     EvaluationCompleted,
@@ -64,25 +64,19 @@ class GauntletFeedbackController(Controller):
     def evaluated(  # noqa: C901 - a rule from top to bottom
         self, rows: Rows, event: Event[EvaluationCompleted], states: States
     ) -> Step[GauntletRow]:
-        """Change the parameters that a trained model's scores call for.
-
-        Parameters change at most once per cooldown.
-        """
+        """Change the parameters that a trained model's scores call for. Parameters change at most once per cooldown."""
         data, key, limits = event.data, event.subject, self.settings.feedback.gauntlet
         row, state = rows.get(key, GauntletRow()), state_of(states, key)
         if data.purpose != "rating" or data.step < limits.least_trainings or not state.lineage.is_trial(data.model):
             return Step()
         row = row.replace(ratings=row.ratings + 1)
-        since_us, cooldown_us = event.recorded_us - row.changed_us, limits.cooldown_hours * SECONDS_PER_HOUR * US
+        since_us, cooldown_us = event.recorded_us - row.changed_us, limits.cooldown_hours * SECONDS_PER_HOUR * SECOND_US
         if row.changed_us and since_us < cooldown_us and row.ratings < limits.cooldown_ratings:
             return Step({key: row})
         scores, emissions = {match.opponent: match.score for match in data.results}, list[Emission]()
 
         def turned(wanted: Wanted, why: str) -> bool:
-            """Emit the parameters that change.
-
-            Returns whether there are any.
-            """
+            """Emit the parameters that change. Returns whether there are any."""
             before = {name: state.parameter(name, self.settings) for name in wanted}
             changed = [name for name in wanted if wanted[name] != before[name] and is_turned(name, self.settings, key)]
             emissions.extend(

@@ -88,7 +88,7 @@ def promoted_agent(row: LeagueRow, data: ModelPromoted) -> Agent:
 
 def with_ratings(promoted: tuple[Agent, ...], ratings: Iterable[AgentRating]) -> tuple[Agent, ...]:
     """Return the promoted models, updated with newer ratings where there are any."""
-    newer = {one.agent: one for one in ratings}
+    newer = {rating.agent: rating for rating in ratings}
     return tuple(
         agent.rated(one.elo, one.elo_stderr, one.games, one.bound) if (one := newer.get(agent.id)) else agent
         for agent in promoted
@@ -216,10 +216,7 @@ class LeagueKeeper(Controller):
         return () if decided == state.matchmaking else (decided,)
 
     def _rated(self, row: LeagueRow) -> tuple[LeagueRow, tuple[CheckpointAdded, ...]]:
-        """Admit a champion that is rated only now.
-
-        An operator promoted it unrated.
-        """
+        """Admit a champion that is rated only now. An operator promoted it unrated."""
         *others, newest = row.promoted or (None,)
         if newest is None or row.rated is None or newest.id != row.rated.id or newest.elo is not None:
             return row, ()
@@ -252,13 +249,10 @@ class LeagueKeeper(Controller):
     def _step(
         self, event: Event[Payload], states: States, before: LeagueRow, row: LeagueRow, said: Iterable[Payload]
     ) -> Step[LeagueRow]:
-        """Apply own decisions to the league, and update matchmaking.
-
-        Members whose time is over are retired.
-        """
+        """Apply own decisions to the league, and update matchmaking. Members whose time is over are retired."""
         league, emissions = self._with(row.league, event, said)
         leaving = retirements(league, self.settings.league.admission)
-        league, more = self._with(league, event, (retirement_of(one.agent, one.reason) for one in leaving))
+        league, more = self._with(league, event, (retirement_of(retired.agent, retired.reason) for retired in leaving))
         row, state = row.replace(league=league), state_of(states, event.subject)
         decided = self._matched(row, state) if may_change_matches(before, row, event.data) else ()
         asked = self._tournaments(event.subject, league, emissions)

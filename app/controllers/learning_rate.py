@@ -2,11 +2,11 @@
 
 Ratings have errors of tens of Elo, so a mean gain that is not significant changes nothing. Otherwise noise alone would
 lower the learning rate by a tenth a day, because a cut is larger than a raise. For the same reason a single loss
-anomaly changes nothing; several trainings in a row with an anomaly lower the rate.
+anomaly changes nothing; several consecutive trainings with an anomaly lower the rate.
 
 Each candidate is trained from the champion, so a rate that is far too high shows in no loss of rating: the gate rejects
-one candidate after the other, and nothing is learned. So several rejections in a row lower the rate, by more, because
-each try costs as many trainings.
+one candidate after the other, and nothing is learned. So several consecutive rejections lower the rate, by more,
+because each try costs as many trainings.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ from app.controllers.controller import Controller
 from app.controllers.knobs import is_turned
 from app.controllers.lineage import REMEMBERED
 from app.controllers.state import HISTORY_LENGTH, FeedbackState, States, state_of
-from app.controllers.trend import SECONDS_PER_HOUR, US, connected
-from app.core import ModelHash
+from app.controllers.trend import SECONDS_PER_HOUR, connected
+from app.core import SECOND_US, ModelHash
 from app.events import (
     Emission,
     EvaluationCompleted,
@@ -108,7 +108,7 @@ class EvaluationFeedbackHandler(Controller):
         """Note the learning rate, which a rollback of the model restores."""
         row, model = rows.get(event.subject, FIRST), event.data.model
         rate = state_of(states, event.subject).parameter("learning_rate", self.settings)
-        before = [one for one in row.promoted if one.model != model]
+        before = [champion for champion in row.promoted if champion.model != model]
         noted = (*before, PastRate(model=model, learning_rate=rate))[-REMEMBERED:]
         return Step({event.subject: row.replace(promoted=noted)})
 
@@ -120,8 +120,8 @@ class EvaluationFeedbackHandler(Controller):
         """
         row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
         champions = {champion.model for champion in state.lineage.champions}
-        removed = [one for one in row.promoted if one.model not in champions]
-        row = row.replace(promoted=tuple(one for one in row.promoted if one.model in champions))
+        removed = [champion for champion in row.promoted if champion.model not in champions]
+        row = row.replace(promoted=tuple(champion for champion in row.promoted if champion.model in champions))
         before = state.parameter("learning_rate", self.settings)
         if not removed or row.by_operator or self._within(state, removed[0].learning_rate) == before:
             return Step({event.subject: row})
@@ -142,7 +142,7 @@ class EvaluationFeedbackHandler(Controller):
     def loss_was_unusual(self, rows: Rows, event: Event[LossAnomalyDetected], states: States) -> Step[LearningRow]:
         """Lower the learning rate after several trainings with an anomaly.
 
-        The rate falls after ``anomalies`` such trainings in a row, once for each training. Several anomalies of one
+        The rate falls after ``anomalies`` consecutive such trainings, once for each training. Several anomalies of one
         training count once, however short the cooldown.
         """
         row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
@@ -157,7 +157,7 @@ class EvaluationFeedbackHandler(Controller):
 
     @handles(PromotionRejected)
     def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[LearningRow]:
-        """Lower the learning rate after several rejections in a row.
+        """Lower the learning rate after several consecutive rejections.
 
         The rate falls again after as many more. Only an operator's learning rate has a cooldown here, because one far
         too high must fall fast.
@@ -172,7 +172,7 @@ class EvaluationFeedbackHandler(Controller):
 
     def _cooling(self, event: Event[Any], row: LearningRow) -> bool:
         limits = self.settings.feedback.learning_rate
-        cooldown_us = limits.cooldown_hours * SECONDS_PER_HOUR * US
+        cooldown_us = limits.cooldown_hours * SECONDS_PER_HOUR * SECOND_US
         soon = event.recorded_us - row.changed_us < cooldown_us and row.ratings < limits.cooldown_ratings
         return row.changed_us > 0 and soon
 

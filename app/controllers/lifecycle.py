@@ -15,16 +15,18 @@ again, because the next candidates are compared with it.
 
 import operator
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any, ClassVar
 
 from app.controllers.controller import Controller
 from app.controllers.lineage import Champion, Lineage
 from app.controllers.state import States, state_of
-from app.controllers.trend import US
 from app.controllers.watchdog import SEVERITIES
 from app.core import (
+    SECOND_US,
     Elo,
     EventId,
+    FlyballError,
     GradedScores,
     ModelHash,
     derive_seed,
@@ -60,17 +62,69 @@ MAX_ROUNDS = 40
 """Gate rounds with games after which an undecided candidate is rejected."""
 
 
-class Candidate(Row, frozen=True):
-    """The model that may be promoted.
+class Phase(Enum):
+    """A candidate's phase on its way to a verdict."""
 
-    The row holds the model's rating, if known, and its gate games.
+    ABSENT = "absent"  # there is no candidate
+    UNRATED = "unrated"  # its gauntlet is awaited
+    GATING = "gating"  # a gate evaluation is under way
+    PAUSED = "paused"  # gate evaluations failed, and the next one is not due yet
+
+
+Trigger = type[Payload] | tuple[type[Payload], str]
+"""An event type; of evaluations, with their purpose."""
+
+RATED, GATE_PLAYED = (EvaluationCompleted, "rating"), (EvaluationCompleted, "gate")
+GATE_FAILED = (EvaluationFailed, "gate")
+CURRENT_REPLACED: Mapping[Trigger, frozenset[Phase]] = dict.fromkeys(
+    (ModelPromoted, ModelRolledBack, RegressionDetected, RollbackRequested, DistributionFailed),
+    frozenset({Phase.ABSENT}),
+)
+TRANSITIONS: Mapping[Phase, Mapping[Trigger, frozenset[Phase]]] = {
+    Phase.ABSENT: {
+        TrainingCompleted: frozenset({Phase.UNRATED}),
+        **CURRENT_REPLACED,
+    },
+    Phase.UNRATED: {
+        TrainingCompleted: frozenset({Phase.UNRATED}),
+        RATED: frozenset({Phase.GATING, Phase.ABSENT}),
+        PromotionRejected: frozenset({Phase.ABSENT}),
+        **CURRENT_REPLACED,
+    },
+    Phase.GATING: {
+        TrainingCompleted: frozenset({Phase.UNRATED}),
+        RATED: frozenset({Phase.GATING, Phase.ABSENT}),
+        GATE_PLAYED: frozenset({Phase.GATING, Phase.ABSENT}),
+        GATE_FAILED: frozenset({Phase.GATING, Phase.PAUSED}),
+        PromotionRejected: frozenset({Phase.ABSENT}),
+        **CURRENT_REPLACED,
+    },
+    Phase.PAUSED: {
+        TrainingCompleted: frozenset({Phase.UNRATED}),
+        RATED: frozenset({Phase.GATING, Phase.ABSENT}),
+        GATE_PLAYED: frozenset({Phase.GATING, Phase.ABSENT}),
+        GATE_FAILED: frozenset({Phase.PAUSED}),
+        ClockTick: frozenset({Phase.GATING}),
+        PromotionRejected: frozenset({Phase.ABSENT}),
+        **CURRENT_REPLACED,
+    },
+}
+"""The possible next phases by phase and trigger. In a phase that lacks an event's trigger, the event is ignored."""
+
+
+class IllegalTransition(FlyballError):
+    """A candidate changed its phase in a way that ``TRANSITIONS`` does not have."""
+
+
+class Candidate(Row, frozen=True):
+    """The model that may be promoted, with its rating, if known, and its gate games.
 
     Attributes:
         rotations: sum of ``MatchResult.rotations`` over all rounds.
         graded: sum of ``MatchResult.graded``.
         rounds: number of gate rounds that ended with games.
         requests: number of gate evaluations requested, failed ones included; their seeds derive from it.
-        failures: number of failed gate evaluations in a row.
+        failures: number of consecutive failed gate evaluations.
         retry_us: when the gate is requested again, microseconds since 1970 UTC; ``None``: a request is under way.
         failed: the latest failure, the evidence of the request that repeats it.
     """
@@ -103,12 +157,12 @@ class Candidate(Row, frozen=True):
         summed = tuple(map(_at_most_one if repeated else operator.add, before, match.rotations))
         return self.replace(rotations=summed, games=games)
 
-    def plays_gate(self, model: ModelHash) -> bool:
-        """Return whether a model's gate games count.
-
-        The model must be this candidate, and already rated.
-        """
-        return self.model == model and self.rating_id is not None
+    @property
+    def phase(self) -> Phase:
+        """The phase, which follows from the stored fields."""
+        if self.rating_id is None:
+            return Phase.UNRATED
+        return Phase.GATING if self.retry_us is None else Phase.PAUSED
 
 
 class GateRow(Row, frozen=True):
@@ -116,6 +170,14 @@ class GateRow(Row, frozen=True):
 
     candidate: Candidate | None = None
 
+    @property
+    def phase(self) -> Phase:
+        """The candidate's phase."""
+        return self.candidate.phase if self.candidate else Phase.ABSENT
+
+
+NO_CANDIDATE = GateRow()
+"""The default of missing rows."""
 
 Rows = Mapping[str, GateRow]
 
@@ -129,6 +191,16 @@ class ModelLifecycleCoordinator(Controller):
         {EvaluationRequested, ModelPromoted, PromotionRejected, ModelRolledBack}
     )
 
+    def step(self, rows: Rows, event: Event[Payload], *shown: Mapping[str, Any]) -> Step[GateRow]:
+        """Fold one event. Raises ``IllegalTransition``."""
+        done = super().step(rows, event, *shown)
+        for key, row in done.rows.items():
+            before, after = rows.get(key, NO_CANDIDATE).phase, (row or NO_CANDIDATE).phase
+            if after not in TRANSITIONS[before].get(_trigger(event.data), ()):
+                change = f"from {before.value} to {after.value}"
+                raise IllegalTransition(f"{event.data.event_name} took the candidate of {key} {change}.")
+        return done
+
     @handles(TrainingCompleted)
     def trained(self, rows: Rows, event: Event[TrainingCompleted], states: States) -> Step[GateRow]:
         """Store the new candidate, unless another one awaits its verdict."""
@@ -139,17 +211,14 @@ class ModelLifecycleCoordinator(Controller):
 
     @handles(EvaluationCompleted)
     def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[GateRow]:
-        """Start the gate after the gauntlet, or judge the candidate.
-
-        The candidate is judged by its gate games.
-        """
-        candidate, data = rows.get(event.subject, GateRow()).candidate, event.data
+        """Start the gate after the gauntlet, or judge the candidate by its gate games."""
+        candidate, data = _candidate(rows, event), event.data
         current = state_of(states, event.subject).lineage.current_model
-        if candidate is None or candidate.model != data.model or data.purpose not in {"rating", "gate"}:
+        if candidate is None:
             return Step()
         if data.purpose == "gate":
             match, players = data.results[0], self.settings.config(event.subject).players
-            if not candidate.plays_gate(data.model) or match.players != players:
+            if match.players != players:
                 return Step()
             played = candidate.replace(rounds=candidate.rounds + 1, failures=0)
             if current and match.opponent_model != current:
@@ -164,16 +233,13 @@ class ModelLifecycleCoordinator(Controller):
 
     @handles(EvaluationFailed)
     def evaluation_failed(self, rows: Rows, event: Event[EvaluationFailed], states: States) -> Step[GateRow]:
-        """Repeat a failed gate evaluation.
-
-        The evaluation is repeated at once, but after a pause from the second failure in a row on.
-        """
-        candidate, data = rows.get(event.subject, GateRow()).candidate, event.data
-        if data.purpose != "gate" or candidate is None or not candidate.plays_gate(data.model):
+        """Repeat a failed gate evaluation: at once, but after a pause from the second consecutive failure on."""
+        candidate = _candidate(rows, event)
+        if candidate is None:
             return Step()
         failed = candidate.replace(failures=candidate.failures + 1, failed=event.cause)
         if pause_seconds := self.settings.feedback.trigger.pause_after(failed.failures):
-            return _step(event, failed.replace(retry_us=event.recorded_us + round(pause_seconds * US)))
+            return _step(event, failed.replace(retry_us=event.recorded_us + round(pause_seconds * SECOND_US)))
         return Step(*self._requested(event.subject, failed))
 
     @handles(ClockTick)
@@ -181,7 +247,7 @@ class ModelLifecycleCoordinator(Controller):
         """Repeat the gate evaluations whose pause has ended."""
         changed, emissions = dict[str, GateRow | None](), list[Emission]()
         for config in self.settings.configs:  # not in rows' order: a restart changes it, and ids depend on it
-            candidate = rows.get(config.key, GateRow()).candidate
+            candidate = rows.get(config.key, NO_CANDIDATE).candidate
             if candidate and candidate.retry_us is not None and candidate.retry_us <= event.recorded_us:
                 row, requests = self._requested(config.key, candidate, evidence=candidate.failed)
                 changed |= row
@@ -191,8 +257,7 @@ class ModelLifecycleCoordinator(Controller):
     @handles(PromotionRejected)
     def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[GateRow]:
         """Drop the candidate that an operator rejected."""
-        candidate = rows.get(event.subject, GateRow()).candidate
-        return _step(event, None) if candidate and candidate.model == event.data.model else Step()
+        return _step(event, None) if _candidate(rows, event) else Step()
 
     @handles(RegressionDetected)
     def regressed(self, rows: Rows, event: Event[RegressionDetected], states: States) -> Step[GateRow]:
@@ -246,10 +311,7 @@ class ModelLifecycleCoordinator(Controller):
         return _step(event, None, Emission(decision), self._rating(event, target))
 
     def _rating(self, event: Event[Any], champion: Champion) -> Emission:
-        """Request a rating of a champion.
-
-        The seed derives from the event, because a model may be rated several times.
-        """
+        """Request a rating of a champion. Its seed derives from the event, because a model may be rated repeatedly."""
         seed = derive_seed(self.settings.seed, event.subject, "current", event.id)
         return Emission(EvaluationRequested(purpose="rating", model=champion.model, step=champion.step, seed=seed))
 
@@ -284,6 +346,17 @@ class ModelLifecycleCoordinator(Controller):
         request = EvaluationRequested(purpose="gate", model=candidate.model, step=candidate.step, seed=seed)
         row = GateRow(candidate=candidate.replace(requests=requests, retry_us=None))
         return {key: row}, (Emission(request, key, evidence),)
+
+
+def _trigger(data: Payload) -> Trigger:
+    return (type(data), data.purpose) if isinstance(data, EvaluationCompleted | EvaluationFailed) else type(data)
+
+
+def _candidate(rows: Rows, event: Event[Any]) -> Candidate | None:
+    """Return the candidate that an event is about, unless its phase ignores such events."""
+    row = rows.get(event.subject, NO_CANDIDATE)
+    is_ignored = row.candidate is None or row.candidate.model != event.data.model
+    return None if is_ignored or _trigger(event.data) not in TRANSITIONS[row.phase] else row.candidate
 
 
 def _step(event: Event[Any], candidate: Candidate | None, *emissions: Emission) -> Step[GateRow]:

@@ -23,10 +23,7 @@ REMEMBERED = 16
 
 
 class Champion(Row, frozen=True):
-    """A promoted model, with its latest published rating in Elo.
-
-    ``elo`` is ``None`` without a rating.
-    """
+    """A promoted model, with its latest published rating in Elo (``None`` without a rating)."""
 
     model: ModelHash
     step: int
@@ -75,10 +72,7 @@ class Lineage(Row, frozen=True):
 
     @property
     def busy(self) -> bool:
-        """True while a step towards a new model is under way.
-
-        The step is a training, a candidate's evaluation, or the distribution of the current model.
-        """
+        """True while a training, a candidate's evaluation, or the distribution of the current model is under way."""
         distributing = self.current_model not in (None, self.playing)
         return self.training is not None or self.candidate is not None or distributing
 
@@ -91,10 +85,7 @@ class Lineage(Row, frozen=True):
         return self.current is None or model in (self.candidate, self.unrated)
 
     def changes_current(self, data: Payload) -> bool:
-        """Return whether an event makes another model current.
-
-        Only promotions and rollbacks do. Stale and repeated ones do not.
-        """
+        """Return whether an event makes another model current: a promotion or rollback, if not stale or repeated."""
         match data:
             case ModelPromoted(model=model):
                 return model != self.current_model
@@ -117,21 +108,21 @@ class Lineage(Row, frozen=True):
                 return self.replace(candidate=None, unrated=model)
             case ModelPromoted(model=model, step=step, elo=elo, evidence=evidence) as data:
                 if self.changes_current(data):
-                    before = [one for one in self.champions if one.model != model]
+                    before = [champion for champion in self.champions if champion.model != model]
                     newest = Champion(model=model, step=step, elo=elo, elo_stderr=evidence.elo_stderr)
                     return self.replace(
                         champions=(*before, newest)[-REMEMBERED:], training=None, candidate=None, unrated=None
                     )
             case ModelRolledBack(to_model=model, step=step) as data:
                 if self.changes_current(data):
-                    models = [one.model for one in self.champions]
+                    models = [champion.model for champion in self.champions]
                     restored = Champion(model=model, step=step)
                     kept = self.champions[: models.index(model) + 1] if model in models else (restored,)
                     return self.replace(champions=kept, training=None, candidate=None, unrated=None)
             case ModelDistributed(model=model, step=step):
                 return self.replace(distributed=DistributedModel(model=model, step=step))
             case EloUpdated(ratings=ratings):
-                newer = {one.agent: one for one in ratings}
+                newer = {rating.agent: rating for rating in ratings}
                 rated = [
                     one.replace(elo=rating.elo, elo_stderr=rating.elo_stderr)
                     if (rating := newer.get(one.model))

@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 from app.controllers.bad_nodes import Delivered, NodeRow, NodeWatch
 from app.controllers.controller import Controller
 from app.controllers.data_quality import QualityRow, apply_parity, apply_quality
+from app.controllers.feedback_fold import longest_between_sweeps
 from app.controllers.stall import check_stall
-from app.controllers.state import FeedbackState, States, longest_between_sweeps, state_of
-from app.controllers.trend import SECONDS_PER_HOUR, US
-from app.core import ModelHash, derive_seed
+from app.controllers.state import FeedbackState, States, state_of
+from app.controllers.trend import SECONDS_PER_HOUR
+from app.core import SECOND_US, ModelHash, derive_seed
 from app.events import (
     Cause,
     ClockTick,
@@ -53,10 +54,7 @@ NODE = "node:"
 
 
 class Awaited(Row, frozen=True):
-    """The model whose evaluation is awaited.
-
-    ``attempts`` is the number of requests for the evaluation.
-    """
+    """The model whose evaluation is awaited. ``attempts`` is the number of requests for the evaluation."""
 
     model: ModelHash
     step: int
@@ -153,10 +151,7 @@ class FeedbackLoopController(Controller):
 
     @handles(QualityScoreUpdated)
     def scored(self, rows: Rows, event: Event[QualityScoreUpdated], states: States) -> Step[FeedbackRow]:
-        """Set penalty and intensity by the configuration's quality.
-
-        The shard's worker is judged, too.
-        """
+        """Set penalty and intensity by the configuration's quality. The shard's worker is judged, too."""
         row, data, settings = rows.get(event.subject) or FIRST, event.data, self.settings.feedback
         state, watch = state_of(states, event.subject), self._watch(rows, row, event)
         quality, found = row.quality, tuple[Payload, ...]()
@@ -168,10 +163,7 @@ class FeedbackLoopController(Controller):
 
     @handles(ParityChecked)
     def parity_checked(self, rows: Rows, event: Event[ParityChecked], states: States) -> Step[FeedbackRow]:
-        """Block training where games break the rules.
-
-        Training is not blocked if only one worker is at fault.
-        """
+        """Block training where games break the rules. Training is not blocked if only one worker is at fault."""
         row, data, key = rows.get(event.subject) or FIRST, event.data, event.subject
         state, watch = state_of(states, key), self._watch(rows, row, event)
         quality, found = row.quality, tuple[Payload, ...]()
@@ -213,12 +205,9 @@ class FeedbackLoopController(Controller):
 
     @handles(ClockTick)
     def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[FeedbackRow]:
-        """Check all configurations once per check period.
-
-        Stalls and boosts also occur without evaluations.
-        """
+        """Check all configurations once per check period. Stalls and boosts also occur without evaluations."""
         now_us, last = event.recorded_us, (rows.get(SWEEP) or FIRST).swept_us
-        if now_us - last < self.settings.feedback.stall.check_seconds * US:
+        if now_us - last < self.settings.feedback.stall.check_seconds * SECOND_US:
             return Step()
         off_us = now_us - last if timedelta(microseconds=now_us - last) > longest_between_sweeps(self.settings) else 0
         changed: dict[str, FeedbackRow | None] = {SWEEP: FeedbackRow(swept_us=now_us)}
@@ -235,7 +224,7 @@ class FeedbackLoopController(Controller):
     def _missed(self, row: FeedbackRow, now_us: int) -> tuple[FeedbackRow, Sequence[Emission]]:
         """Emit EVALUATION_OVERDUE once per gap in evaluations."""
         assert row.rated_us is not None  # the sweep has just set it
-        hours = (now_us - row.rated_us) / US / SECONDS_PER_HOUR
+        hours = (now_us - row.rated_us) / SECOND_US / SECONDS_PER_HOUR
         if row.overdue or hours < self.settings.feedback.stall.window_hours:
             return row, ()
         model, attempts = (row.awaited.model, row.awaited.attempts) if row.awaited else (None, 0)
@@ -247,7 +236,7 @@ class FeedbackLoopController(Controller):
     ) -> tuple[FeedbackRow, Sequence[Emission]]:
         """Look for stalls and pauses, at most once per check period."""
         now_us, settings = event.recorded_us, self.settings.feedback.stall
-        if now_us - row.checked_us < settings.check_seconds * US:
+        if now_us - row.checked_us < settings.check_seconds * SECOND_US:
             return row, ()
         found = check_stall(
             state, settings, now_us, rated_by=row.evaluated, inspected_by=row.inspected, overdue=row.overdue

@@ -2,7 +2,7 @@
 
 Mean and variance of each metric are exponentially weighted; a value far above the mean is an anomaly. A training that
 diverges outright makes no model, and EvaluationFeedbackHandler lowers the learning rate. It also does so after several
-trainings in a row with an anomaly. Each anomaly widens the range, so that only a further rise brings a second one.
+consecutive trainings with an anomaly. Each anomaly widens the range, so that only a further rise brings a second one.
 """
 
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class Usual(Row, frozen=True):
 class LossRow(Row, frozen=True):
     """Usual ranges of a configuration's metrics.
 
-    ``consecutive`` is the number of its latest trainings in a row with an anomaly.
+    ``consecutive`` is the number of its latest consecutive trainings with an anomaly.
     """
 
     usual: dict[str, Usual]
@@ -61,10 +61,7 @@ class LossWatch(Controller):
 
     @handles(TrainingCompleted)
     def trained(self, rows: Mapping[str, LossRow], event: Event[TrainingCompleted], states: States) -> Step[LossRow]:
-        """Compare a training's watched metrics with their usual ranges.
-
-        Metrics that the training lacks are skipped.
-        """
+        """Compare a training's watched metrics with their usual ranges. Metrics that the training lacks are skipped."""
         data = event.data
         if data.metrics is None:
             return Step()

@@ -13,10 +13,7 @@ from app.events import Row, ShardRef
 
 
 def rows_needed(state: FeedbackState, settings: RunSettings) -> float | None:
-    """Return how many rows are enough for a training.
-
-    ``None`` while training is paused.
-    """
+    """Return how many rows are enough for a training; ``None`` while training is paused."""
     if state.training_intensity == "paused":
         return None
     return _rows(state, settings, getattr(settings.feedback.trigger, state.training_intensity))

@@ -1,4 +1,4 @@
-"""Checks of what a handler of the user's own returns."""
+"""Checks of what a user-defined handler returns."""
 
 from collections.abc import Collection, Mapping
 from typing import Any

@@ -1,6 +1,6 @@
 """Owners of knobs: one controller for each.
 
-An owner is built in or of the user's own. Built-in controllers do not know which knobs are taken over. They decide as
+An owner is built in or user-defined. Built-in controllers do not know which knobs are taken over. They decide as
 always, and ``Owners`` drops their decisions about those knobs. Operators may still set any knob.
 """
 
@@ -66,22 +66,19 @@ def knobs_set(payload: type[Payload]) -> frozenset[Knob]:
 
 
 class Owners:
-    """Owners of the knobs that the user's own controllers take over."""
+    """Owners of the knobs that user-defined controllers take over."""
 
     def __init__(self, settings: RunSettings) -> None:
         self._taken = settings.taken_over
 
     def allowed(self, by: str, drafted: list[Envelope[Payload]]) -> list[Envelope[Payload]] | None:
-        """Return a controller's emissions without those that set others' knobs.
-
-        ``None``: drop the whole step.
-        """
+        """Return a controller's emissions without those that set others' knobs. ``None``: drop the whole step."""
         if not self._taken:
             return drafted
-        dropped = [one for one in drafted if self._is_of_another(by, one.data)]
-        if any(knob_of(one.data) in WHOLE_STEPS for one in dropped):
+        dropped = [envelope for envelope in drafted if self._is_of_another(by, envelope.data)]
+        if any(knob_of(envelope.data) in WHOLE_STEPS for envelope in dropped):
             return None
-        return [one for one in drafted if one not in dropped]
+        return [envelope for envelope in drafted if envelope not in dropped]
 
     def _is_of_another(self, by: str, data: Payload) -> bool:
         knob = knob_of(data)

@@ -3,8 +3,8 @@
 A configuration wants games while its current model lacks fresh rows. Its priority is its curriculum weight (velocity,
 data deficit, quality), raised by staleness and by the uncertainty of its rating, within bounds whose ratio is the
 starvation floor. A quality penalty stretches the time between its requests. Workers announce their capacity when they
-are ready. The broker says which workers are lost (ADR-009); their requests are repeated. A worker with several failed
-requests in a row pauses, and is tried again later (ADR-010). A request's opponents are drawn from the matchmaking of
+are ready. The broker says which workers are lost (ADR-009); their requests are repeated. A worker with consecutive
+failed requests pauses, and is tried again later (ADR-010). A request's opponents are drawn from the matchmaking of
 its model.
 """
 
@@ -15,8 +15,8 @@ from app.config import RunSettings, SelfplaySettings
 from app.controllers.controller import Controller
 from app.controllers.fair_queue import (
     MOST_LEASES,
-    Asked,
     ConfigRow,
+    OutstandingRequest,
     SchedulerRow,
     WorkerRow,
     gap_seconds,
@@ -25,8 +25,7 @@ from app.controllers.fair_queue import (
 )
 from app.controllers.needs import is_fresh, is_usable, latest_shards, most_rows
 from app.controllers.state import States, state_of
-from app.controllers.trend import US
-from app.core import ConfigKey, ModelHash, derive_id, derive_seed, lineups
+from app.core import SECOND_US, ConfigKey, ModelHash, derive_id, derive_seed, lineups
 from app.events import (
     AdaptiveParamsChanged,
     ClockTick,
@@ -88,10 +87,7 @@ ITSELF = "mirror"
 
 
 class Meeting(NamedTuple):
-    """Lineups of a request, and the opponents drawn for them.
-
-    Both are empty if the model plays only itself.
-    """
+    """Lineups of a request, and the opponents drawn for them; both are empty if the model plays only itself."""
 
     lineups: tuple[Lineup, ...] = ()
     draws: tuple[SampledOpponent, ...] = ()
@@ -106,9 +102,7 @@ def meeting(
     *,
     limits: SelfplaySettings = LIMITS,
 ) -> Meeting:
-    """Draw lineups of whole rotations.
-
-    All games of a rotation have the same opponents.
+    """Draw lineups of whole rotations; all games of a rotation have the same opponents.
 
     Args:
         decided: the matchmaking; ignored if it is of another model.
@@ -120,16 +114,16 @@ def meeting(
     """
     if decided is None or decided.model != model or all(pick.category == ITSELF for pick in decided.picks):
         return Meeting()
-    weights = {place: pick.probability for place, pick in enumerate(decided.picks)}
+    weights = {index: pick.probability for index, pick in enumerate(decided.picks)}
     rotations = games // players
     seats, distinct = players - 1, min(players - 1, DISTINCT)
     firsts = [-(-draw * seats // distinct) for draw in range(distinct)]  # each draw's first seat
     met, draws = list[Lineup](), list[SampledOpponent]()
     count = min(limits.most_lineups, rotations)
     drawn = lineups(weights, count, seats=seats, distinct=distinct, seed=seed, most=limits.most_opponents)
-    for number, places in enumerate(drawn):
+    for number, indices in enumerate(drawn):
         share = players * ((number + 1) * rotations // count - number * rotations // count)
-        seated = [decided.picks[place] for place in places]
+        seated = [decided.picks[index] for index in indices]
         met.append(Lineup(opponents=tuple([pick.agent for pick in seated]), games=share))
         draws += [
             SampledOpponent(agent=seated[first].agent, category=seated[first].category, games=share) for first in firsts
@@ -158,8 +152,8 @@ class Allocation:
         self.settings, self.limits = settings, settings.feedback.scheduler
         self.rows, self.event, self.states = rows, event, states
         self.key, self.now_us = event.subject, event.recorded_us
-        self.configs = {name.removeprefix(CONFIG): one.config for name, one in rows.items() if one.config}
-        self.workers = {name.removeprefix(WORKER): one.worker for name, one in rows.items() if one.worker}
+        self.configs = {name.removeprefix(CONFIG): row.config for name, row in rows.items() if row.config}
+        self.workers = {name.removeprefix(WORKER): row.worker for name, row in rows.items() if row.worker}
         self.row, self.state = self.configs.get(self.key, ConfigRow()), state_of(states, self.key)
         self.emissions: list[Emission] = []
 
@@ -183,10 +177,7 @@ class Allocation:
         return Step(changed, tuple(self.emissions))
 
     def _request(self, key: ConfigKey, name: str, start: float) -> None:
-        """Request a configuration's games from a worker.
-
-        ``start`` is the turn's virtual time.
-        """
+        """Request a configuration's games from a worker; ``start`` is the turn's virtual time."""
         row, worker, config = self.configs[key], self.workers[name], self.settings.config(key)
         state, games, probe = state_of(self.states, key), config.selfplay.games_per_request, worker.quarantined
         model = state.lineage.playing
@@ -207,7 +198,7 @@ class Allocation:
         if met.draws:
             sampled = OpponentSampled(request_id=request_id, model=model, opponents=met.draws)
             self.emissions.append(Emission(sampled, key, row.cause))
-        asked = Asked(request=request_id, worker=name, at_us=self.now_us, probe=probe)
+        asked = OutstandingRequest(request=request_id, worker=name, at_us=self.now_us, probe=probe)
         self.configs[key] = row.replace(
             out=(*row.out, asked),
             requests=row.requests + 1,
@@ -219,15 +210,11 @@ class Allocation:
         self.workers[name] = worker.replace(asked_us=self.now_us)
 
     def _ready(self, data: DaemonReady) -> None:
-        """Update a worker's capacity.
-
-        A paused worker is tried at once, because it may have been repaired.
-        """
+        """Update a worker's capacity. A paused worker is tried at once, because it may have been repaired."""
         if data.daemon == WORKER_DAEMON:
             name = f"{data.daemon}@{data.node}"
             worker = self.workers.get(name) or WorkerRow(capacity=data.capacity, asked_us=0)
-            rests_until_us = worker.rests_until_us if worker.quarantined else None
-            self.workers[name] = worker.replace(capacity=data.capacity, rests_until_us=rests_until_us, lost=False)
+            self.workers[name] = worker.after_pause().replace(capacity=data.capacity, lost=False)
 
     def _gone(self, data: DaemonStopped | NodeLost) -> None:
         """Give up the requests of a worker that stopped or was lost."""
@@ -237,25 +224,21 @@ class Allocation:
             self._end_leases()
 
     def _returned(self, data: NodeReturned) -> None:
-        """Make a lost worker available again.
-
-        The results of its earlier requests are not awaited.
-        """
+        """Make a lost worker available again; the results of its earlier requests are not awaited."""
         name = f"{data.daemon}@{data.node}"
         if worker := self.workers.get(name):
             self.workers[name] = worker.replace(lost=False)
 
     def _quarantined(self, data: NodeQuarantined) -> None:
-        """Give up a quarantined worker's requests, and drop its shards.
-
-        Requests whose shards await inspection are given up, too.
-        """
+        """Drop a quarantined worker's shards and requests, also those whose shards await inspection."""
         if worker := self.workers.get(data.worker):
-            until_us = self.now_us + round(data.lasts_seconds * US)
+            until_us = self.now_us + round(data.lasts_seconds * SECOND_US)
             self.workers[data.worker] = worker.replace(quarantined=True, rests_until_us=until_us)
             self._end_leases()
         for key, row in self.configs.items():
-            self.configs[key] = row.replace(shards=tuple([one for one in row.shards if one.worker != data.worker]))
+            self.configs[key] = row.replace(
+                shards=tuple([shard for shard in row.shards if shard.worker != data.worker])
+            )
 
     def _released(self, data: NodeReleased) -> None:
         if worker := self.workers.get(data.worker):
@@ -265,8 +248,7 @@ class Allocation:
     def _tick(self, _: ClockTick) -> None:
         """End pauses, and give up overdue requests."""
         for name, worker in self.workers.items():
-            if worker.rests_until_us is not None and worker.rests_until_us <= self.now_us:
-                self.workers[name] = worker.replace(rests_until_us=None)
+            self.workers[name] = worker.after_rest(self.now_us)
         self._end_leases()
 
     def _end_leases(self) -> None:
@@ -275,12 +257,12 @@ class Allocation:
         A request may take ``MOST_DEADLINES`` deadlines; one whose shard awaits its verdict, only ``lease_seconds``
         more. Requests of workers that are gone, and those from before a quarantine, are given up without blame.
         """
-        uninspected_us = self.now_us - self.limits.lease_seconds * US
-        oldest_us = self.now_us - MOST_DEADLINES * self.settings.deadlines.selfplay_seconds * US
+        uninspected_us = self.now_us - self.limits.lease_seconds * SECOND_US
+        oldest_us = self.now_us - MOST_DEADLINES * self.settings.deadlines.selfplay_seconds * SECOND_US
         for key, row in sorted(
             self.configs.items()
         ):  # sorted, because ids depend on the order, and a restart changes it
-            kept, overdue = list[Asked](), list[Asked]()
+            kept, overdue = list[OutstandingRequest](), list[OutstandingRequest]()
             for asked in row.out:
                 worker = self.workers[asked.worker]
                 if (worker.lost and not asked.ended) or (worker.quarantined and not asked.probe) or asked.failed:
@@ -291,30 +273,26 @@ class Allocation:
                     overdue.append(asked)
             self.configs[key] = row.replace(out=tuple(kept))
             for asked in overdue:
-                self.configs[key] = self._blamed(self.configs[key], asked.worker, "a request came to no end")
+                self.configs[key] = self._blame(self.configs[key], asked.worker, "a request came to no end")
 
     def _emit(self, data: Payload) -> None:
         self.emissions.append(Emission(data))
 
-    def _blamed(self, row: ConfigRow, name: str, error: str) -> ConfigRow:
+    def _blame(self, row: ConfigRow, name: str, error: str) -> ConfigRow:
         """Count a failed request against its worker.
 
-        Several failures in a row pause the worker, each time longer. No worker is paused for a configuration that also
-        failed at another worker and has brought no good shard since this worker began to fail. Otherwise an unreadable
-        model would stop one worker after the other. Failures during a pause don't count, because their requests were
-        made before it.
+        Consecutive failures pause the worker. No worker is paused for a configuration that also failed at another
+        worker and has brought no good shard since this worker began to fail. Otherwise an unreadable model would stop
+        one worker after the other.
         """
         worker = self.workers.get(name)
         if worker is None or worker.rests_until_us is not None:
             return row
-        limits, failures = self.settings.feedback.nodes, worker.failures + 1
-        began_us = worker.failing_us if worker.failures else self.now_us
-        failing = worker.replace(failures=failures, failing_us=began_us)
-        fails_elsewhere = row.failed_at not in (None, name) and row.good_us < began_us
-        if failures >= limits.failures and not fails_elsewhere:
-            pause = min(limits.longest_pause_seconds, limits.pause_seconds * 2.0 ** min(worker.pauses, 32))
-            failing = failing.replace(pauses=worker.pauses + 1, rests_until_us=self.now_us + round(pause * US))
-            self._emit(NodeDegraded(worker=name, failures=failures, pause_seconds=pause, error=error))
+        limits, failing = self.settings.feedback.nodes, worker.after_failure(self.now_us)
+        fails_elsewhere = row.failed_at not in (None, name) and row.good_us < failing.failing_us
+        if failing.failures >= limits.failures and not fails_elsewhere:
+            failing, degraded = failing.paused(name, error, self.now_us, limits)
+            self._emit(degraded)
         self.workers[name] = failing
         # A failure at a worker that has paused says nothing about the configuration, because the worker fails anyway.
         return row if worker.pauses else row.replace(failed_at=row.failed_at or name)
@@ -324,8 +302,7 @@ class Allocation:
         if name and (worker := self.workers.get(name)) and worker.failures:
             if worker.pauses:
                 self._emit(NodeRecovered(worker=name))
-            rests_until_us = worker.rests_until_us if worker.quarantined else None
-            self.workers[name] = worker.replace(failures=0, pauses=0, rests_until_us=rests_until_us)
+            self.workers[name] = worker.after_success().after_pause()
 
     def _complete(self, data: SelfplayComplete) -> ConfigRow | None:
         if asked := self.row.asked(data.request_id):
@@ -343,7 +320,7 @@ class Allocation:
         row = self.row.ended(asked, self.now_us, failed=True)
         if isinstance(data, InspectionFailed) or data.worker is None:
             return row
-        return self._blamed(row, data.worker, data.error if isinstance(data, SelfplayFailed) else data.reason)
+        return self._blame(row, data.worker, data.error if isinstance(data, SelfplayFailed) else data.reason)
 
     def _probed(self, data: NodeProbed) -> ConfigRow | None:
         if asked := self.row.asked(data.request_id):
@@ -371,10 +348,7 @@ class Allocation:
         return answered.replace(shards=shards, rows_per_game=rows / data.shard.games)
 
     def _distributed(self, _: ModelDistributed) -> ConfigRow:
-        """Drop the shards that are no longer fresh.
-
-        Requests under way are voided, unless their rows will be fresh.
-        """
+        """Drop the shards that are no longer fresh, and requests under way unless their rows will be fresh."""
         fresh = tuple([shard for shard in self.row.shards if is_fresh(self.state, self.settings, shard.model)])
         return self.row.replace(shards=fresh, out=self.row.out if self.settings.config(self.key).replays else ())
 
@@ -400,10 +374,7 @@ class Allocation:
         return self.row if data.purpose == "rating" else None
 
     def _state_changed(self, _: Payload) -> ConfigRow:
-        """Keep the row.
-
-        This event becomes the evidence of its next requests.
-        """
+        """Keep the row; this event becomes the evidence of its next requests."""
         return self.row
 
     handlers: ClassVar[Mapping[type[Payload], Callable[["Allocation", Any], ConfigRow | None]]] = {

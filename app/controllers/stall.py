@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from app.config.feedback import StallSettings
 from app.controllers.state import FeedbackState
-from app.controllers.trend import SECONDS_PER_HOUR, US, RatingPool, Slope, latest_slopes
+from app.controllers.trend import SECONDS_PER_HOUR, RatingPool, Slope, latest_slopes
+from app.core import SECOND_US
 from app.events import Cause, Emission, ExplorationBoost, PlateauDetected
 from app.events.envelope import EPOCH
 
@@ -73,7 +74,7 @@ def check_stall(
     """
     multiplier, set_by = state.exploration_boost, state.boost_set_by
     lasts = state.boost_lasts_seconds if multiplier > 1 else settings.boost_hours * SECONDS_PER_HOUR
-    if set_by is not None and now_us - set_by.recorded_us < lasts * US:
+    if set_by is not None and now_us - set_by.recorded_us < lasts * SECOND_US:
         return ()
     now = EPOCH + timedelta(microseconds=now_us)
     if (stall := stalled(() if overdue else state.elo_pools, settings, now)) is not None:

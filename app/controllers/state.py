@@ -6,51 +6,22 @@ state; those that depend on the time take it as an argument.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Annotated, Any, ClassVar, Literal, Self
+from datetime import datetime
+from itertools import pairwise
+from typing import Annotated, Literal, Self
 
 from msgspec import Meta
 
-from app.config import PARAMETERS, Parameter, RunSettings
-from app.controllers.knobs import bounded, configured, is_turned
-from app.controllers.lineage import Lineage
-from app.controllers.trend import SECONDS_PER_HOUR, RatingPoint, RatingPool, connected, later, pooled, slope_per_hour
-from app.core import RANDOM, ConfigKey, Elo, EloPerHour, ModelHash
+from app.config import Parameter, RunSettings
+from app.controllers.knobs import configured
+from app.controllers.lineage import REMEMBERED, Lineage
+from app.controllers.trend import SECONDS_PER_HOUR, RatingPoint, RatingPool, connected, pooled, slope_per_hour
+from app.core import ConfigKey, Elo, EloPerHour, ModelHash
 from app.events import (
-    AdaptiveParamsChanged,
     Cause,
-    ClockTick,
-    CurriculumRebalanced,
-    EloUpdated,
-    EvaluationCompleted,
-    EvaluationFailed,
-    Event,
-    ExplorationBoost,
-    HandlerReducer,
-    HyperparameterUpdated,
     Intensity,
-    LossAnomalyDetected,
     MatchmakingUpdated,
-    ModelDistributed,
-    ModelPromoted,
-    ModelRolledBack,
-    ParityChecked,
-    Payload,
-    PromotionRejected,
-    QualityPenaltyApplied,
-    QualityScoreUpdated,
     Row,
-    RunConfigured,
-    SelfplayComplete,
-    Step,
-    TrainingBlockedByQuality,
-    TrainingCompleted,
-    TrainingFailed,
-    TrainingIntensityChanged,
-    TrainingRequested,
-    TrainingUnblocked,
-    handles,
 )
 
 HISTORY_LENGTH = 20
@@ -65,9 +36,6 @@ STALE_HOURS = 24.0
 TIER_ELO = 400.0
 """Elo per curriculum tier; a model beats one a tier below it 10 to 1."""
 
-SPACINGS = 18
-"""Pools of ratings per stall window, so that the 20 pools kept cover a little more than the window."""
-
 Unit = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=0)]
 ParityStatus = Literal["unknown", "passed", "failed"]
@@ -76,66 +44,142 @@ ParityStatus = Literal["unknown", "passed", "failed"]
 class FeedbackState(Row, frozen=True):
     """One configuration's state. Lossless as JSON."""
 
+    #: The configuration that the state describes.
     config_key: ConfigKey
 
     # Canonical: 22 fields, config_key included.
+    #: Moving average of the shards' quality; set together with ``data_quality_score``.
     quality_score: Unit | None = None
+    #: Quality of the latest shard.
     data_quality_score: Unit | None = None
+    #: Share of replayed games that differ from the rules; set once a game was replayed.
     parity_failure_rate: Unit | None = None
+    #: Number of replayed games.
     parity_checks_total: Count = 0
+    #: Result of the latest check; "unknown" until a game was replayed.
     parity_status: ParityStatus = "unknown"
+    #: Explained variance of the critic in the latest training that measured it.
     training_accuracy: float | None = None
+    #: Mean score of the latest trained model against the random bot.
     win_rate: Unit | None = None
+    #: Latest rating, of any model; set together with ``elo_stderr`` and ``last_evaluation_time``.
     elo_current: Elo | None = None
+    #: Standard error of ``elo_current``, above 0.
     elo_stderr: float | None = None
+    #: Highest rating of a trained model: no rating in ``elo_history`` is above it.
     elo_peak: Elo | None = None
+    #: Slope of ``elo_pools``; set only with at least three of them.
     elo_velocity: EloPerHour | None = None
+    #: Latest ratings of trained models, in order of time.
     elo_history: Annotated[tuple[RatingPoint, ...], Meta(max_length=HISTORY_LENGTH)] = ()
+    #: Number of self-play games; above 0 once ``last_selfplay_time`` is set.
     games_played: Count = 0
+    #: Candidates promoted since the latest rejection.
     consecutive_successes: Count = 0
+    #: Candidates rejected since the latest promotion; 0 if ``consecutive_successes`` is not.
     consecutive_failures: Count = 0
+    #: Share of self-play relative to other configurations, above 0.
     curriculum_weight: float = 1.0
+    #: The model of the last champion in ``lineage``.
     current_model: ModelHash | None = None
     last_selfplay_time: datetime | None = None
     last_training_time: datetime | None = None
     last_evaluation_time: datetime | None = None
+    #: Time of the latest promotion; there is a current model since.
     last_promotion_time: datetime | None = None
 
     # Signals to the orchestration: 6 fields.
     training_intensity: Intensity = "normal"
+    #: Factor on the sampling temperature; 1 until ``boost_set_by`` is set.
     exploration_boost: Annotated[float, Meta(ge=1)] = 1.0
+    #: Time from the latest self-play to the latest training, not negative; set only if there were both.
     data_freshness_hours: float | None = None
+    #: Trainings with a loss anomaly since the latest one without.
     consecutive_anomalies: Count = 0
+    #: Number of penalties; above 0 if ``selfplay_rate`` is below 1.
     quality_penalties_applied: Count = 0
+    #: Time of the latest change of a knob, or rollback.
     last_adjustment_time: datetime | None = None
 
     # Monitoring: 9 fields.
+    #: Gain of the latest rating over the one before.
     elo_trend: float | None = None
+    #: Consecutive gains below ``PLATEAU_ELO``; 0 if ``elo_trend`` is not below.
     elo_plateau_count: Count = 0
+    #: Gain of ``win_rate`` over the one before.
     win_rate_trend: float | None = None
+    #: Consecutive win rates above ``HIGH_WIN_RATE``; 0 if ``win_rate`` is not above.
     consecutive_high_win_rate: Count = 0
+    #: Consecutive win rates below ``LOW_WIN_RATE``; 0 if ``win_rate`` is not below.
     consecutive_low_win_rate: Count = 0
+    #: Urgency of an evaluation; set together with ``last_urgency_update``.
     urgency_score: Unit | None = None
     last_urgency_update: datetime | None = None
+    #: Whether the latest verdict on a candidate was a promotion; ``None`` before the first verdict.
     last_promotion_success: bool | None = None
+    #: Rating of the latest trained model in steps of ``TIER_ELO``.
     curriculum_tier: Count = 0
 
     # Knobs, beside training_intensity, exploration_boost and curriculum_weight. None: as configured, or not set.
+    #: Why training is blocked.
     training_block: str | None = None
+    #: Factor on the rate of self-play, in (0, 1].
     selfplay_rate: float = 1.0
+    #: Duration of the latest boost; 0 until ``boost_set_by`` is set.
     boost_lasts_seconds: float = 0.0
+    #: The event of the latest boost.
     boost_set_by: Cause | None = None
+    #: The parameters are above 0, but the quality threshold may be 0.
     learning_rate: float | None = None
     epochs: int | None = None
     games_per_iteration: int | None = None
     quality_threshold: float | None = None
     base_temperature: float | None = None
+    #: Opponents of the current model.
     matchmaking: MatchmakingUpdated | None = None
 
+    #: Champions, candidate and distributed model; champions differ, and the candidate is none of the current model.
     lineage: Lineage = Lineage()
 
-    # Ratings pooled over time, of which velocity and stall are computed: 20 ratings may take minutes.
+    #: Ratings pooled over time, in order, of which velocity and stall are computed: 20 ratings may take minutes.
     elo_pools: Annotated[tuple[RatingPool, ...], Meta(max_length=HISTORY_LENGTH)] = ()
+
+    def validate(self) -> None:
+        """Assert the invariants that stand beside the fields. Tests call it after every event."""
+        self.from_json(self.to_json())  # ranges of types
+        assert (self.quality_score is None) == (self.data_quality_score is None)
+        assert (
+            (self.parity_failure_rate is None) == (self.parity_checks_total == 0) == (self.parity_status == "unknown")
+        )
+        assert (self.elo_current is None) == (self.elo_stderr is None) == (self.last_evaluation_time is None)
+        assert self.elo_stderr is None or self.elo_stderr > 0
+        assert all(self.elo_peak is not None and point.elo <= self.elo_peak for point in self.elo_history)
+        assert self.elo_peak is None or self.elo_current is not None
+        assert self.elo_velocity is None or len(self.elo_pools) >= 3
+        assert all(earlier.time <= later.time for earlier, later in pairwise(self.elo_history))
+        assert all(earlier.time <= later.time for earlier, later in pairwise(self.elo_pools))
+        assert (self.elo_plateau_count > 0) == (self.elo_trend is not None and self.elo_trend < PLATEAU_ELO)
+        assert (self.consecutive_high_win_rate > 0) == (self.win_rate is not None and self.win_rate > HIGH_WIN_RATE)
+        assert (self.consecutive_low_win_rate > 0) == (self.win_rate is not None and self.win_rate < LOW_WIN_RATE)
+        assert self.win_rate_trend is None or self.win_rate is not None
+        assert (self.games_played > 0) == (self.last_selfplay_time is not None)
+        assert (self.consecutive_successes > 0) == (self.last_promotion_success is True)
+        assert (self.consecutive_failures > 0) == (self.last_promotion_success is False)
+        assert self.current_model == self.lineage.current_model
+        assert self.last_promotion_time is None or self.current_model is not None
+        assert self.data_freshness_hours is None or self.data_freshness_hours >= 0
+        assert self.data_freshness_hours is None or None not in (self.last_selfplay_time, self.last_training_time)
+        assert (self.urgency_score is None) == (self.last_urgency_update is None)
+        assert self.curriculum_weight > 0
+        assert 0 < self.selfplay_rate <= 1
+        assert self.selfplay_rate == 1 or self.quality_penalties_applied > 0
+        assert self.boost_set_by is not None or (self.exploration_boost, self.boost_lasts_seconds) == (1.0, 0.0)
+        parameters = (self.learning_rate, self.epochs, self.games_per_iteration, self.base_temperature)
+        assert all(value is None or value > 0 for value in parameters)
+        assert self.quality_threshold is None or self.quality_threshold >= 0
+        models = [champion.model for champion in self.lineage.champions]
+        assert len(models) == len({*models}) <= REMEMBERED
+        assert self.lineage.candidate is None or self.lineage.candidate != self.current_model
 
     def parameter(self, name: Parameter, settings: RunSettings) -> float:
         """Return the value of a parameter: as decided, otherwise as configured."""
@@ -187,20 +231,17 @@ class FeedbackState(Row, frozen=True):
 
         The velocity is that of the ratings before them.
         """
-        history = tuple(one for one in self.elo_history if not {one.model, one.base} & {*removed})
-        dropped = [one.time for one in self.elo_history if one not in history]
+        history = tuple(point for point in self.elo_history if not {point.model, point.base} & {*removed})
+        dropped = [point.time for point in self.elo_history if point not in history]
         pools = tuple(pool for pool in self.elo_pools if not dropped or pool.last < dropped[0])
         if not pools:  # they began at a removed model
-            for one in connected(history):
-                pools = pooled(pools, one, spacing_seconds)
+            for point in connected(history):
+                pools = pooled(pools, point, spacing_seconds)
         slope = slope_per_hour(pools)
         return self.replace(elo_history=history, elo_pools=pools, elo_velocity=slope and slope.velocity)
 
     def update_win_rate(self, win_rate: float) -> Self:
-        """Set the win rate against the random bot.
-
-        High (> 0.7) and low (< 0.5) rates in a row are counted.
-        """
+        """Set the win rate against the random bot, and count consecutive high (> 0.7) and low (< 0.5) rates."""
         high, low = win_rate > HIGH_WIN_RATE, win_rate < LOW_WIN_RATE
         return self.replace(
             win_rate=win_rate,
@@ -224,271 +265,7 @@ class FeedbackState(Row, frozen=True):
 
 States = Mapping[str, FeedbackState]
 
-WHOLE: frozenset[Parameter] = frozenset({"epochs", "games_per_iteration"})
-"""Parameters that are whole numbers."""
-
 
 def state_of(states: States, key: str) -> FeedbackState:
-    """Return a configuration's state.
-
-    The state is empty before any event about the configuration.
-    """
+    """Return a configuration's state, which is empty before any event about the configuration."""
     return states.get(key) or FeedbackState(config_key=ConfigKey(key))
-
-
-def longest_between_sweeps(settings: RunSettings) -> timedelta:
-    """Return the longest time between two sweeps of a running loop.
-
-    A sweep checks all configurations, at the first tick after each check period. The result is twice that time: a
-    longer gap means that the run was off.
-    """
-    return timedelta(seconds=2 * (settings.feedback.stall.check_seconds + settings.tick_seconds))
-
-
-@dataclass(frozen=True)
-class FeedbackFold(HandlerReducer):
-    """Folds every configuration's FeedbackState.
-
-    There is one handler for each event type. The reducer emits nothing.
-    """
-
-    settings: RunSettings
-    name: ClassVar[str] = "FeedbackState"
-    row: ClassVar[type[FeedbackState]] = FeedbackState
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset()
-
-    @handles(RunConfigured)
-    def run_configured(self, rows: States, event: Event[RunConfigured]) -> Step[FeedbackState]:
-        """Keep decided parameters within the bounds that the run's settings set now."""
-        return Step({key: self._bounded(state) for key, state in rows.items() if key in self.settings})
-
-    @handles(ClockTick)
-    def ticked(self, rows: States, event: Event[ClockTick]) -> Step[FeedbackState]:
-        """Update urgency once per check period, because it grows with time alone."""
-        now, period = event.recordedtime, timedelta(seconds=self.settings.feedback.stall.check_seconds)
-        known = [rows[config.key] for config in self.settings.configs if config.key in rows]
-        due = [one for one in known if one.last_urgency_update is None or now - one.last_urgency_update >= period]
-        return Step({one.config_key: self._resumed(one, now).compute_urgency(now) for one in due})
-
-    @handles(CurriculumRebalanced)
-    def rebalanced(self, rows: States, event: Event[CurriculumRebalanced]) -> Step[FeedbackState]:
-        """Set the weights of all configurations."""
-        weights = event.data.weights.items()
-        return Step({key: state_of(rows, key).replace(curriculum_weight=weight) for key, weight in weights})
-
-    @handles(EvaluationCompleted)
-    def evaluated(self, rows: States, event: Event[EvaluationCompleted]) -> Step[FeedbackState]:
-        """Take in a rating evaluation.
-
-        The rating, the win rate against the random bot and the urgency are updated. A model that an operator or a
-        rollback made current says nothing about training, so that its rating only becomes the current one.
-        """
-        data, now = event.data, event.recordedtime
-        if data.purpose != "rating":
-            return Step()
-        state = self._resumed(state_of(rows, event.subject), now)
-        if not state.lineage.is_trial(data.model):
-            state = state.replace(elo_current=data.elo, elo_stderr=data.elo_stderr, last_evaluation_time=now)
-            return Step({event.subject: state.compute_urgency(now)})
-        state = state.update_elo(data.elo, data.elo_stderr, now, self._spacing_seconds, data.model)
-        against_random = next((match.score.mean for match in data.results if match.opponent == RANDOM), None)
-        if against_random is not None:
-            state = state.update_win_rate(against_random)
-        return Step({event.subject: state.compute_urgency(now)})
-
-    @handles(ParityChecked)
-    def parity_checked(self, rows: States, event: Event[ParityChecked]) -> Step[FeedbackState]:
-        """Count replayed games and those that differ."""
-        state = state_of(rows, event.subject)
-        return Step({event.subject: state.update_parity(event.data.checked, event.data.failures)})
-
-    @handles(QualityScoreUpdated)
-    def scored(self, rows: States, event: Event[QualityScoreUpdated]) -> Step[FeedbackState]:
-        """Take in a shard's quality; ``quality_score`` smooths the scores of successive shards."""
-        score, state = event.data.score, state_of(rows, event.subject)
-        weight, before = self.settings.feedback.quality.smoothing, state.quality_score
-        smoothed = score if before is None else before + weight * (score - before)
-        return _changed(rows, event, data_quality_score=score, quality_score=smoothed)
-
-    @handles(SelfplayComplete)
-    def played(self, rows: States, event: Event[SelfplayComplete]) -> Step[FeedbackState]:
-        """Count the games of a shard."""
-        games = state_of(rows, event.subject).games_played + event.data.shard.games
-        return _changed(rows, event, games_played=games, last_selfplay_time=event.recordedtime)
-
-    @handles(TrainingCompleted)
-    def trained(self, rows: States, event: Event[TrainingCompleted]) -> Step[FeedbackState]:
-        """Record a training: the age of its data and the critic's accuracy."""
-        state, now, metrics = state_of(rows, event.subject), event.recordedtime, event.data.metrics
-        played = state.last_selfplay_time
-        return _changed(
-            rows,
-            event,
-            last_training_time=now,
-            data_freshness_hours=played and (now - played).total_seconds() / SECONDS_PER_HOUR,
-            training_accuracy=metrics.get("explained_variance") if metrics else state.training_accuracy,
-            consecutive_anomalies=0,  # until a LossAnomalyDetected of this training sets it
-            lineage=state.lineage.after(event),
-        )
-
-    @handles(TrainingRequested, TrainingFailed, EvaluationFailed, ModelDistributed, EloUpdated)
-    def models_changed(self, rows: States, event: Event[Any]) -> Step[FeedbackState]:
-        """Update the lineage."""
-        return _changed(rows, event, lineage=state_of(rows, event.subject).lineage.after(event))
-
-    @handles(LossAnomalyDetected)
-    def loss_was_unusual(self, rows: States, event: Event[LossAnomalyDetected]) -> Step[FeedbackState]:
-        """Count trainings in a row with an anomaly."""
-        return _changed(rows, event, consecutive_anomalies=event.data.consecutive)
-
-    @handles(ModelPromoted)
-    def promoted(self, rows: States, event: Event[ModelPromoted]) -> Step[FeedbackState]:
-        """Make a model current, and count candidates' promotions in a row."""
-        state = state_of(rows, event.subject)
-        if not state.lineage.changes_current(event.data):
-            return Step()
-        counted: dict[str, Any] = {
-            "consecutive_successes": state.consecutive_successes + 1,
-            "consecutive_failures": 0,
-            "last_promotion_success": True,
-        }
-        return _changed(
-            rows,
-            event,
-            lineage=state.lineage.after(event),
-            current_model=event.data.model,
-            last_promotion_time=event.recordedtime,
-            **(counted if state.lineage.is_trial(event.data.model) else {}),
-        )
-
-    @handles(PromotionRejected)
-    def rejected(self, rows: States, event: Event[PromotionRejected]) -> Step[FeedbackState]:
-        """Count rejections in a row."""
-        state = state_of(rows, event.subject)
-        return _changed(
-            rows,
-            event,
-            lineage=state.lineage.after(event),
-            consecutive_successes=0,
-            consecutive_failures=state.consecutive_failures + 1,
-            last_promotion_success=False,
-        )
-
-    @handles(ModelRolledBack)
-    def rolled_back(self, rows: States, event: Event[ModelRolledBack]) -> Step[FeedbackState]:
-        """Restore a model, and drop the ratings that the rollback undoes."""
-        state = state_of(rows, event.subject)
-        if not state.lineage.changes_current(event.data):
-            return Step()
-        lineage = state.lineage.after(event)
-        removed = {one.model for one in state.lineage.champions} - {one.model for one in lineage.champions}
-        state = state.without(removed, self._spacing_seconds).replace(
-            lineage=lineage, current_model=event.data.to_model, last_adjustment_time=event.recordedtime
-        )
-        return Step({event.subject: state})
-
-    @handles(ExplorationBoost)
-    def boosted(self, rows: States, event: Event[ExplorationBoost]) -> Step[FeedbackState]:
-        """Set the exploration boost."""
-        return _changed(
-            rows,
-            event,
-            exploration_boost=event.data.multiplier,
-            boost_lasts_seconds=event.data.lasts_seconds,
-            boost_set_by=event.cause,
-            last_adjustment_time=event.recordedtime,
-        )
-
-    @handles(QualityPenaltyApplied)
-    def penalised(self, rows: States, event: Event[QualityPenaltyApplied]) -> Step[FeedbackState]:
-        """Set the rate of self-play.
-
-        An event with rate 1 ends a penalty. Only events with a rate below 1 are counted.
-        """
-        rate = event.data.rate_multiplier
-        penalties = state_of(rows, event.subject).quality_penalties_applied + (rate < 1)
-        return _changed(
-            rows,
-            event,
-            selfplay_rate=rate,
-            quality_penalties_applied=penalties,
-            last_adjustment_time=event.recordedtime,
-        )
-
-    @handles(TrainingIntensityChanged)
-    def intensity_changed(self, rows: States, event: Event[TrainingIntensityChanged]) -> Step[FeedbackState]:
-        """Set the training intensity."""
-        return _changed(rows, event, training_intensity=event.data.intensity, last_adjustment_time=event.recordedtime)
-
-    @handles(TrainingBlockedByQuality)
-    def blocked(self, rows: States, event: Event[TrainingBlockedByQuality]) -> Step[FeedbackState]:
-        """Block training."""
-        return _changed(rows, event, training_block=event.data.reason, last_adjustment_time=event.recordedtime)
-
-    @handles(TrainingUnblocked)
-    def unblocked(self, rows: States, event: Event[TrainingUnblocked]) -> Step[FeedbackState]:
-        """Lift the block of training."""
-        return _changed(rows, event, training_block=None, last_adjustment_time=event.recordedtime)
-
-    @handles(AdaptiveParamsChanged)
-    def params_changed(self, rows: States, event: Event[AdaptiveParamsChanged]) -> Step[FeedbackState]:
-        """Set the parameters of coming trainings."""
-        data = event.data
-        return self._set(
-            rows,
-            event,
-            learning_rate=data.learning_rate,
-            epochs=data.epochs,
-            games_per_iteration=data.games_per_iteration,
-        )
-
-    @handles(HyperparameterUpdated)
-    def parameter_set(self, rows: States, event: Event[HyperparameterUpdated]) -> Step[FeedbackState]:
-        """Set a parameter."""
-        value: float = int(event.data.value) if event.data.parameter in WHOLE else event.data.value
-        return self._set(rows, event, **{event.data.parameter: value})
-
-    @handles(MatchmakingUpdated)
-    def matched(self, rows: States, event: Event[MatchmakingUpdated]) -> Step[FeedbackState]:
-        """Set the current model's opponents."""
-        return _changed(rows, event, matchmaking=event.data)
-
-    def _set(self, rows: States, event: Event[Any], **parameters: Any) -> Step[FeedbackState]:
-        """Set parameters, within their bounds."""
-        state = state_of(rows, event.subject).replace(**parameters, last_adjustment_time=event.recordedtime)
-        return Step({event.subject: self._bounded(state)})
-
-    def _bounded(self, state: FeedbackState) -> FeedbackState:
-        """Return the state with parameters within their bounds.
-
-        Parameters that decisions do not change stay as configured.
-        """
-        settings, key = self.settings, state.config_key
-        changes = {
-            name: type(value)(bounded(name, value, settings, key)) if is_turned(name, settings, key) else None
-            for name in PARAMETERS
-            if (value := getattr(state, name)) is not None
-        }
-        return state.replace(**changes) if changes else state
-
-    @property
-    def _spacing_seconds(self) -> float:
-        return self.settings.feedback.stall.window_hours * SECONDS_PER_HOUR / SPACINGS
-
-    def _resumed(self, state: FeedbackState, now: datetime) -> FeedbackState:
-        """Shift the pools of ratings past the time without a run.
-
-        Nothing was learned while the run was off.
-        """
-        last = state.last_urgency_update
-        if last is None or now - last <= longest_between_sweeps(self.settings):
-            return state
-        return state.replace(elo_pools=later(state.elo_pools, now - last))
-
-
-def _changed(rows: States, event: Event[Any], **changes: Any) -> Step[FeedbackState]:
-    """Return the step that sets fields of a configuration's state.
-
-    The configuration is that of the event.
-    """
-    return Step({event.subject: state_of(rows, event.subject).replace(**changes)})

@@ -15,8 +15,6 @@ from app.core import Elo, EloPerHour, ModelHash
 from app.events import Row
 
 SECONDS_PER_HOUR = 3600.0
-US = 1_000_000
-"""Microseconds in a second."""
 
 
 class RatingPoint(Row, frozen=True):
@@ -92,10 +90,7 @@ def connected(history: Sequence[RatingPoint]) -> tuple[RatingPoint, ...]:
 
 
 def slope_per_hour(points: Sequence[RatingPool]) -> Slope | None:
-    """Return the weighted least-squares slope of ratings over time.
-
-    ``None`` for fewer than three points in time.
-    """
+    """Return the weighted least-squares slope of ratings over time; ``None`` for fewer than three points in time."""
     slopes = [slope for _, slope in latest_slopes(points)]
     return slopes[-1] if slopes else None
 
@@ -121,10 +116,7 @@ def latest_slopes(points: Sequence[RatingPool]) -> Iterator[tuple[RatingPool, Sl
 
 
 def _slope(sums: Sequence[float], count: int) -> Slope:
-    """Return the slope of ``count`` points from their weighted sums.
-
-    The sums are those of 1, t, elo, t t, t elo and elo elo.
-    """
+    """Return the slope of ``count`` points from their weighted sums of 1, t, elo, t t, t elo and elo elo."""
     total, t, elo, tt, t_elo, elo_elo = sums
     spread = tt - t * t / total
     slope = (t_elo - t * elo / total) / spread

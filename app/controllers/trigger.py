@@ -5,7 +5,7 @@ PPO is on-policy, so only rows of the distributed model count; searches' rows al
 The first training of a configuration has no base model and creates the initial one.
 
 A failed training or rating may be an accident, so the next training starts as soon as there are rows. From the second
-failure in a row on, a pause that doubles with each keeps a broken trainer from taking all processor time.
+consecutive failure on, a pause that doubles with each keeps a broken trainer from taking all processor time.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 from app.controllers.controller import Controller
 from app.controllers.needs import is_fresh, is_usable, latest_shards, rows_needed
 from app.controllers.state import FeedbackState, States, state_of
-from app.controllers.trend import US
-from app.core import derive_seed
+from app.core import SECOND_US, derive_seed
 from app.events import (
     AdaptiveParamsChanged,
     Cause,
@@ -42,7 +41,7 @@ from app.events import (
     handles,
 )
 
-COLD_START_US = 10 * US
+COLD_START_US = 10 * SECOND_US
 """Idle time after which a configuration without a model is given its first training again."""
 
 
@@ -83,7 +82,9 @@ class TrainingTrigger(Controller):
     @handles(RunConfigured)
     def run_configured(self, rows: Rows, event: Event[RunConfigured], states: States) -> Step[TrainingRow]:
         """Request the initial model of each configuration that is new."""
-        new: dict[str, TrainingRow] = {one.key: TrainingRow() for one in self.settings.configs if one.key not in rows}
+        new: dict[str, TrainingRow] = {
+            config.key: TrainingRow() for config in self.settings.configs if config.key not in rows
+        }
         return self._requested(new, event, states)
 
     @handles(ClockTick)
@@ -109,16 +110,13 @@ class TrainingTrigger(Controller):
     def distributed(self, rows: Rows, event: Event[ModelDistributed], states: States) -> Step[TrainingRow]:
         """Drop the shards that are no longer fresh, and forget failures."""
         row, state = rows.get(event.subject), state_of(states, event.subject)
-        known = row.shards if row else ()
-        fresh = tuple([shard for shard in known if is_fresh(state, self.settings, shard.model)])
+        shards = row.shards if row else ()
+        fresh = tuple([shard for shard in shards if is_fresh(state, self.settings, shard.model)])
         return self._changed(rows, event, states, shards=fresh, failures=0)
 
     @handles(PromotionRejected)
     def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[TrainingRow]:
-        """Forget failures, because a model was trained and rated.
-
-        A training is requested if it may begin now.
-        """
+        """Forget failures, because a model was trained and rated. A training is requested if it may begin now."""
         return self._changed(rows, event, states, failures=0)
 
     @handles(EvaluationFailed, TrainingFailed)
@@ -133,10 +131,7 @@ class TrainingTrigger(Controller):
 
     @handles(ModelRolledBack, TrainingBlockedByQuality)
     def shards_spoiled(self, rows: Rows, event: Event[Any], states: States) -> Step[TrainingRow]:
-        """Drop all shards.
-
-        Another model played them, or a block made them suspect.
-        """
+        """Drop all shards. Another model played them, or a block made them suspect."""
         return self._changed(rows, event, states, shards=())
 
     @handles(TrainingRequested)
@@ -171,10 +166,7 @@ class TrainingTrigger(Controller):
         return self._changed(rows, event, states)
 
     def _changed(self, rows: Rows, event: Event[Any], states: States, **changes: Any) -> Step[TrainingRow]:
-        """Change the row of the event's configuration, if it has one.
-
-        A training is requested if it may begin now.
-        """
+        """Change the row of the event's configuration, if it has one. A training is requested if it may begin now."""
         key = event.subject
         if key not in rows:
             return Step()
@@ -184,27 +176,21 @@ class TrainingTrigger(Controller):
         return Step({key: row})
 
     def _may_train(self, state: FeedbackState, row: TrainingRow, event: Event[Payload]) -> bool:
-        """Return whether a training may begin now.
-
-        Ticks check this too, because pauses end without an event.
-        """
+        """Return whether a training may begin now. Ticks check this too, because pauses end without an event."""
         if state.lineage.busy or event.recorded_us - row.failed_us < round(
-            self.settings.feedback.trigger.pause_after(row.failures) * US
+            self.settings.feedback.trigger.pause_after(row.failures) * SECOND_US
         ):
             return False
         idle_us = event.recorded_us - row.requested_us
         if state.lineage.distributed is None:  # no model yet: the initial training may have failed
             return isinstance(event.data, ClockTick) and idle_us >= COLD_START_US
-        if state.training_block is not None or idle_us < self.settings.feedback.trigger.cooldown_seconds * US:
+        if state.training_block is not None or idle_us < self.settings.feedback.trigger.cooldown_seconds * SECOND_US:
             return False
         needed = rows_needed(state, self.settings)
         return needed is not None and bool(row.shards) and sum([shard.rows for shard in row.shards]) >= needed
 
     def _requested(self, rows: Mapping[str, TrainingRow], event: Event[Payload], states: States) -> Step[TrainingRow]:
-        """Request a training of each configuration.
-
-        A configuration without a model gets its initial model.
-        """
+        """Request a training of each configuration. A configuration without a model gets its initial model."""
         requested, emissions = dict[str, TrainingRow | None](), list[Emission]()
         for key, row in rows.items():
             state = state_of(states, key)

@@ -50,9 +50,9 @@ from app.league.totals import decisive_games
 # Sources: E. S. Page, Biometrika 41 (1954), 100-115 (CUSUM); A. C. Harvey, Forecasting, Structural Time Series Models
 # and the Kalman Filter (1989), chapter 2 (local level).
 
-NEVER = 1e-12
+EPSILON = 1e-12
 
-FALL = 0.5
+DOWNWARD_GAIN = 0.5
 """Factor on downward updates of the level, because a level that follows bad models down would raise no alarm."""
 
 PER_ELO = log(10) / ELO_SCALE
@@ -60,10 +60,9 @@ PER_ELO = log(10) / ELO_SCALE
 
 
 def fixed_match(evaluation: EvaluationCompleted) -> MatchResult | None:
-    """Return the match against the fixed opponent.
+    """Return the match against the fixed opponent: the newest lasting anchor, or the random bot before there is one.
 
-    The opponent is the newest lasting anchor, or the random bot before there is an anchor. A retest plays only this
-    match. ``None`` for a rating of that anchor itself, which plays only older anchors.
+    A retest plays only this match. ``None`` for a rating of that anchor itself, which plays only older anchors.
     """
     if evaluation.purpose == "retest":
         return evaluation.results[0]
@@ -105,10 +104,7 @@ class Games(NamedTuple):
 
 
 def information(games: int, score: float) -> float:
-    """Return the Fisher information of games, per Elo squared.
-
-    ``score`` is the expected score.
-    """
+    """Return the Fisher information of games with an expected score, per Elo squared."""
     return games * score * (1 - score) * PER_ELO**2
 
 
@@ -139,24 +135,18 @@ class Level(Row, frozen=True):
         return cls(opponent=opponent, elo=max(0.0, games.elo), variance=games.variance)
 
     def drifted(self, elo: float) -> Self:
-        """Widen the estimate for the next model.
-
-        The next model's strength differs by a standard deviation of ``elo``.
-        """
+        """Widen the estimate for the next model, whose strength differs by a standard deviation of ``elo``."""
         return self.replace(variance=self.variance + elo**2)
 
     def after(self, games: Games) -> Self:
         """Update the estimate with games of good models."""
         gain, more = self.variance / (self.variance + games.variance), games.elo - self.elo
-        elo = max(0.0, self.elo + gain * (more if more > 0 else FALL * more))
+        elo = max(0.0, self.elo + gain * (more if more > 0 else DOWNWARD_GAIN * more))
         return self.replace(elo=elo, variance=self.variance * (1 - gain))
 
     def certainty(self, games: int) -> float:
-        """Return the weight of evidence from games, in (0, 1].
-
-        The weight depends on the number of games and the level's variance.
-        """
-        return 1 / (1 + information(games, possible(expected_score(self.elo))) * self.variance)
+        """Return the weight of evidence from games, in (0, 1]: the less certain the level, the less it is."""
+        return 1 / (1 + information(games, clamp_probability(expected_score(self.elo))) * self.variance)
 
 
 def cusum_step(statistic: float, score: float, games: int, difference: float, drop: float) -> float:
@@ -171,23 +161,20 @@ def cusum_step(statistic: float, score: float, games: int, difference: float, dr
         difference: expected strength above the opponent, Elo.
         drop: Elo by which the alternative is weaker.
     """
-    before, after = possible(expected_score(difference)), possible(expected_score(difference - drop))
+    before, after = clamp_probability(expected_score(difference)), clamp_probability(expected_score(difference - drop))
     ratio = score * log(after / before) + (1 - score) * log((1 - after) / (1 - before))
     return max(0.0, statistic + games * ratio)
 
 
-def possible(score: float) -> float:
-    """Clamp an expected score into (0, 1).
-
-    A difference of thousands of Elo rounds it to 0 or 1.
-    """
-    return min(1 - NEVER, max(NEVER, score))
+def clamp_probability(score: float) -> float:
+    """Clamp an expected score into (0, 1), because thousands of Elo round it to 0 or 1."""
+    return min(1 - EPSILON, max(EPSILON, score))
 
 
 SEVERITIES: tuple[Severity, ...] = ("minor", "moderate", "severe", "critical")
 
 
-class Doubt(Row, frozen=True):
+class CusumState(Row, frozen=True):
     """Evidence against the latest models since the sum was last zero.
 
     Attributes:
@@ -221,7 +208,7 @@ class WatchRow(Row, frozen=True):
     evaluated: ModelHash | None = None
     match: MatchResult | None = None
     level: Level | None = None
-    doubt: Doubt = Doubt()
+    doubt: CusumState = CusumState()
     last_good: ModelHash | None = None
     alarmed: ModelHash | None = None
     calm_games: int = 0
@@ -231,16 +218,13 @@ FIRST = WatchRow()
 """The row of a configuration that was never evaluated."""
 
 
-def statistic(doubt: Doubt, level: Level) -> float:
+def statistic(cusum: CusumState, level: Level) -> float:
     """Return the CUSUM, weighted by the certainty of the level."""
-    return doubt.total * level.certainty(doubt.games)
+    return cusum.total * level.certainty(cusum.games)
 
 
 def severity_of(drop: float, thresholds: Sequence[float]) -> Severity:
-    """Return how bad a drop in Elo is.
-
-    Anything below the second threshold is minor.
-    """
+    """Return how bad a drop in Elo is; anything below the second threshold is minor."""
     reached = sum(drop >= threshold for threshold in thresholds)
     return SEVERITIES[max(0, reached - 1)]
 
@@ -257,10 +241,7 @@ class ModelPerformanceWatchdog(Controller):
 
     @handles(EvaluationCompleted)
     def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[WatchRow]:
-        """Count the current model's games.
-
-        The match of any other model is kept until that model becomes current.
-        """
+        """Count the current model's games, and keep another model's match until that model becomes current."""
         row, data, played = rows.get(event.subject) or FIRST, event.data, fixed_match(event.data)
         champion = state_of(states, event.subject).lineage.current
         current = champion if champion and champion.model == data.model else None
@@ -276,10 +257,7 @@ class ModelPerformanceWatchdog(Controller):
 
     @handles(ModelPromoted)
     def promoted(self, rows: Rows, event: Event[ModelPromoted], states: States) -> Step[WatchRow]:
-        """Count the match of a new current model.
-
-        There is such a match if the model was rated before its promotion.
-        """
+        """Count the match of a new current model, if it was rated before its promotion."""
         row, lineage = rows.get(event.subject) or FIRST, state_of(states, event.subject).lineage
         level = row.level
         if level is not None and row.doubt.total == 0:  # in doubt, drift would excuse more and more
@@ -321,8 +299,8 @@ class ModelPerformanceWatchdog(Controller):
         """
         if row.level is not None and other is not None and other == row.previous:
             level = Level(opponent=other).drifted(self.settings.feedback.watchdog.drift_elo)
-            return self._tested(event, row.replace(doubt=Doubt()), level, games, current)
-        begun = {"level": Level.measured(other, games), "doubt": Doubt(), "last_good": current.model}
+            return self._tested(event, row.replace(doubt=CusumState()), level, games, current)
+        begun = {"level": Level.measured(other, games), "doubt": CusumState(), "last_good": current.model}
         return Step({event.subject: row.replace(**begun)})
 
     def _tested(
@@ -330,15 +308,15 @@ class ModelPerformanceWatchdog(Controller):
     ) -> Step[WatchRow]:
         settings, key, model = self.settings.feedback.watchdog, event.subject, current.model
         all_games = Games(row.doubt.games + games.number, row.doubt.points + games.points)
-        doubt = _doubted(row.doubt, level, games, settings)
-        found = statistic(doubt, level)
-        row = row.replace(doubt=doubt)
-        if found >= settings.threshold:
+        cusum = _after_games(row.doubt, level, games, settings)
+        evidence = statistic(cusum, level)
+        row = row.replace(doubt=cusum)
+        if evidence >= settings.threshold:
             return _alarm(key, row, model, level, settings)
-        if doubt.total == 0:
+        if cusum.total == 0:
             return _calm(key, row.replace(level=level.after(all_games)), model, games, settings)
         row = row.replace(level=level, calm_games=0)
-        if found < settings.suspicion * settings.threshold or doubt.matches >= settings.most_matches:
+        if evidence < settings.suspicion * settings.threshold or cusum.matches >= settings.most_matches:
             return Step({key: row})
         retest = MatchesRequested(
             purpose="retest",
@@ -366,22 +344,19 @@ def _restored(row: WatchRow, model: ModelHash, *, alarm: bool) -> WatchRow:
         evaluated=None,
         match=None,
         level=level,
-        doubt=Doubt(),
+        doubt=CusumState(),
         last_good=None if alarm else model,
     )
 
 
-def _doubted(doubt: Doubt, level: Level, games: Games, settings: WatchdogSettings) -> Doubt:
-    """Add games to the evidence against the latest models.
-
-    The evidence is emptied when the sum falls to zero.
-    """
+def _after_games(cusum: CusumState, level: Level, games: Games, settings: WatchdogSettings) -> CusumState:
+    """Add games to the evidence against the latest models, which is emptied when the sum falls to zero."""
     score = games.points / games.number
-    total = cusum_step(doubt.total, score, games.number, level.elo, settings.design_drop_elo)
+    total = cusum_step(cusum.total, score, games.number, level.elo, settings.design_drop_elo)
     if total == 0:
-        return Doubt()
-    return Doubt(
-        total=total, games=doubt.games + games.number, points=doubt.points + games.points, matches=doubt.matches + 1
+        return CusumState()
+    return CusumState(
+        total=total, games=cusum.games + games.number, points=cusum.points + games.points, matches=cusum.matches + 1
     )
 
 
@@ -404,5 +379,5 @@ def _alarm(key: str, row: WatchRow, model: ModelHash, level: Level, settings: Wa
         severity=severity_of(drop, settings.severity_elo),
         games=row.doubt.games,
     )
-    after = {"level": level, "doubt": Doubt(), "alarmed": model, "calm_games": 0}
+    after = {"level": level, "doubt": CusumState(), "alarmed": model, "calm_games": 0}
     return Step({key: row.replace(**after)}, (Emission(detected),))

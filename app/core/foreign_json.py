@@ -5,10 +5,7 @@ from typing import Any
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the content of JSON.
-
-    Raises ``ValueError`` if it is not JSON, or nested too deep to be read.
-    """
+    """Return the content of JSON. Raises ``ValueError`` if it is not JSON, or nested too deep to be read."""
     try:
         return json.loads(text)
     except RecursionError:

@@ -1,7 +1,4 @@
-"""Identifiers, all derived from their cause.
-
-A repetition therefore has the same id.
-"""
+"""Identifiers, all derived from their cause, so that a repetition has the same id."""
 
 import re
 from hashlib import blake2b
@@ -75,18 +72,12 @@ _LENGTH = Struct(">I")
 
 
 def is_model(player: str) -> bool:
-    """Return whether a player is a model, named by its hash.
-
-    All other players are bots.
-    """
+    """Return whether a player is a model, named by its hash; all other players are bots."""
     return re.fullmatch(SHA256, player) is not None
 
 
 def is_judge(player: str) -> bool:
-    """Return whether a player is a judge.
-
-    Judges play in evaluations by an operator, and never in training.
-    """
+    """Return whether a player is a judge, which plays in evaluations by an operator, and never in training."""
     return player.partition(":")[0] in (SOLVER, MCTS)
 
 
@@ -114,10 +105,7 @@ def derive_id(*parts: str | int) -> EventId:
 
 
 def prefixed(*parts: str | int) -> bytes:
-    """Join parts, each prefixed by its length.
-
-    The result is the input of the hashes for ids and seeds.
-    """
+    """Join parts, each prefixed by its length, as input of the hashes for ids and seeds."""
     written = b""
     for part in parts:
         encoded = str(part).encode()

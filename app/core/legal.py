@@ -68,10 +68,7 @@ class LegalActions:
         return np.repeat(np.arange(len(self)) * self.actions, self.counts) + self.listed
 
     def renamed(self, rows: NDArray[np.int64], image: NDArray[np.int64]) -> Self:
-        """Return a copy with the actions of some rows renamed.
-
-        Each legal action a of ``rows`` becomes ``image[a]``.
-        """
+        """Return a copy with the actions of some rows renamed. Each legal action a of ``rows`` becomes ``image[a]``."""
         chosen = np.zeros(len(self), dtype=np.bool_)
         chosen[rows] = True
         listed = np.where(np.repeat(chosen, self.counts), image[self.listed], self.listed)
@@ -119,10 +116,7 @@ def legal_counts(legal: Legal) -> NDArray[np.int64]:
 
 
 def are_legal(legal: Legal, action: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Return [N]: true where a row's action is legal.
-
-    ``action`` [N] is in 0 … A - 1.
-    """
+    """Return [N]: true where a row's action is legal. ``action`` [N] is in 0 … A - 1."""
     if not isinstance(legal, LegalActions):
         return np.take_along_axis(legal, action[:, None].astype(np.int64), axis=1)[:, 0]
     wanted = np.arange(len(legal)) * legal.actions + action

@@ -10,10 +10,7 @@ if TYPE_CHECKING:  # because every command imports this module, and few need Num
 
 @dataclass(frozen=True, slots=True)
 class NetworkShape:
-    """Sizes of a network's inputs and outputs.
-
-    Observations are [N, D], logits [N, A] and values [N].
-    """
+    """Sizes of a network's inputs and outputs. Observations are [N, D], logits [N, A] and values [N]."""
 
     features: int  # D
     actions: int  # A

@@ -1,4 +1,4 @@
-"""Objects of the user's own, named 'package.module:name' or by an entry point."""
+"""User-defined objects, named 'package.module:name' or by an entry point."""
 
 import sys
 from collections.abc import Iterable
@@ -15,14 +15,11 @@ ALIKE = 0.85
 
 
 class UnknownPlugin(FlyballError):
-    """Unknown object of the user's own, or one that cannot be imported."""
+    """A user-defined object that is unknown or cannot be imported."""
 
 
 def allow_modules_in(folder: Path) -> None:
-    """Let modules in a folder be imported.
-
-    Modules of Flyball and of installed packages take precedence.
-    """
+    """Let modules in a folder be imported. Modules of Flyball and of installed packages take precedence."""
     path = str(folder.absolute())
     if path not in sys.path:
         sys.path.append(path)

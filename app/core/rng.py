@@ -46,10 +46,7 @@ class Wheel(Generic[T]):
         self._ends = list(accumulate(weights[key] for key in self._keys))
 
     def draw(self, point: float) -> T:
-        """Return the key at a uniform point in [0, 1).
-
-        ``derive_points`` returns such points.
-        """
+        """Return the key at a uniform point in [0, 1), as ``derive_points`` returns it."""
         return self.draws((point,))[0]
 
     def draws(self, points: Iterable[float]) -> list[T]:

@@ -1,7 +1,4 @@
-"""Statistics that several layers use.
-
-The statistics concern ratings, proportions, and the sequential test of promotions.
-"""
+"""Statistics of ratings, proportions, and the sequential test of promotions."""
 
 from collections.abc import Sequence
 from math import log, log10, sqrt
@@ -33,10 +30,7 @@ Verdict = Literal["accept", "reject", "continue"]
 
 
 def student(mean: float, stderr: float, freedom: int) -> tuple[float, float]:
-    """Return a mean's 95% half-width and p-value by Student's t.
-
-    The p-value is two-sided, for a mean of zero.
-    """
+    """Return a mean's 95% half-width and two-sided p-value for a mean of zero, by Student's t."""
     from scipy.special import stdtr, stdtrit  # imported late, because few processes need it
 
     if stderr == 0:  # the same value in every sample
@@ -162,9 +156,7 @@ class Rate(BaseModel):
 
     @classmethod
     def of(cls, successes: float, n: int) -> Self:
-        """Build a rate from the successes among ``n`` observations.
-
-        A draw counts as half a success. ``n`` is at least 1.
+        """Build a rate from the successes among ``n`` >= 1 observations; a draw counts as half a success.
 
         Raises:
             ValueError: nothing was observed, or there are more successes than observations.

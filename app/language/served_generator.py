@@ -19,7 +19,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from app.config import TextServers
-from app.core import ModelHash
+from app.core import ModelHash, backoff
 from app.language.adapter_folder import AdapterFolder
 from app.language.base_model import Vocabulary
 from app.language.decoding import AnswerRow, draw
@@ -286,7 +286,7 @@ class ServedGenerator(Generator):
                 if not self._is_waiting:
                     structlog.get_logger("generator").warning("waiting for a server", error=str(error))
                 self._is_waiting = True
-                wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2 ** min(attempt, 16))
+                wait = backoff(_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS, attempt)
                 attempt += 1
                 # Every server is tried, because a request to one that hangs may take all the patience.
                 if attempt >= len(self._answering) and perf_counter() + wait > end:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from app.config import RunSettings
 from app.controllers import FeedbackFold, FeedbackState
-from app.core import ConfigKey, FlyballError, ModelHash, ShardKey
+from app.core import SECOND_US, ConfigKey, FlyballError, ModelHash, ShardKey
 from app.events import (
     Event,
     ModelPromoted,
@@ -199,7 +199,7 @@ class Watch:
             return None
         if not expected.fits(event, earlier):
             return None
-        seconds = (event.recorded_us - self._trouble.recorded_us) / 1e6
+        seconds = (event.recorded_us - self._trouble.recorded_us) / SECOND_US
         step = ObservedStep(expected.stage, event, seconds, follows=event.id in self._descendants)
         self.seen.append(step)
         if event.id not in self._trace_of:  # start at its cause, whose trace shows its other effects too

@@ -13,8 +13,7 @@ from app.config import RunSettings
 from app.controllers import Controller, FeedbackState, States, state_of
 from app.controllers.needs import is_fresh, is_usable, latest_shards, most_rows, rows_needed
 from app.controllers.scheduler import WORKER_DAEMON
-from app.controllers.trend import US
-from app.core import ConfigKey, EventId, ModelHash, derive_id, derive_seed
+from app.core import SECOND_US, ConfigKey, EventId, ModelHash, derive_id, derive_seed
 from app.events import (
     AdaptiveParamsChanged,
     ClockTick,
@@ -325,7 +324,7 @@ class UniformScheduler(Controller):
 
     def _sweep(self, allocation: UniformAllocation, now_us: int) -> None:
         """Give up requests with an expired lease. Their workers stay busy until they answer."""
-        limit = self.settings.feedback.scheduler.lease_seconds * US
+        limit = self.settings.feedback.scheduler.lease_seconds * SECOND_US
         for lease in allocation.leases.values():
             if lease and now_us - lease.at_us >= limit:
                 allocation.give_up(lease.key, lease.request)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, get_args
 from msgspec import field
 
 from app.config import RunSettings
+from app.core import SECOND_US
 from app.events import (
     CATALOGUE,
     DaemonFact,
@@ -38,7 +39,7 @@ from app.events import (
     TrainingRequested,
 )
 from app.events.rows import Row
-from app.status.configs import CHANGED_BY, MICROSECONDS, ConfigRow, fold_config
+from app.status.configs import CHANGED_BY, ConfigRow, fold_config
 from app.status.status import DaemonRow, Trouble, fold_daemon, fold_trouble
 
 JobOutcome = Literal["completed", "failed"]
@@ -151,7 +152,7 @@ def _ended(row: CountRow, event: Event[Payload], kind: str, outcome: JobOutcome)
     changes: dict[str, Any] = {"jobs": {**row.jobs, kind: {**of_kind, outcome: of_kind.get(outcome, 0) + 1}}}
     since_us = row.waiting.get(event.envelope.causationid or "") if outcome == "completed" else None
     if since_us is not None:
-        seconds = max(0, event.recorded_us - since_us) / MICROSECONDS
+        seconds = max(0, event.recorded_us - since_us) / SECOND_US
         durations = row.durations.get(kind, Durations()).with_one(seconds)
         waiting = {name: since for name, since in row.waiting.items() if name != event.envelope.causationid}
         changes |= {"durations": {**row.durations, kind: durations}, "waiting": waiting}

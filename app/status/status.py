@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from app.bus.ports import Present
 from app.config import ForeignSettings, RunSettings
-from app.core import BROKER, MeanOutcome, ModelHash, Rate
+from app.core import BROKER, SECOND_US, MeanOutcome, ModelHash, Rate
 from app.events import (
     BY_TYPE,
     DaemonFact,
@@ -60,7 +60,6 @@ class ProcessEnd:
 
 
 Trouble = NodeDegraded | NodeRecovered | NodeQuarantined | NodeReleased
-MICROSECONDS = 1_000_000
 MOST_SHOWN = 240  # characters of an error in a status
 MANY_FAILURES = 3
 """Failures in a row after which a configuration's status names them."""
@@ -391,11 +390,11 @@ def _shared(row: Row, shown: type[Row]) -> dict[str, Any]:
 
 
 def _microseconds(time: datetime) -> int:
-    return round((time - EPOCH).total_seconds() * MICROSECONDS)
+    return round((time - EPOCH).total_seconds() * SECOND_US)
 
 
 def _age(then_us: int, now_us: int) -> float:
-    return max(0, now_us - then_us) / MICROSECONDS
+    return max(0, now_us - then_us) / SECOND_US
 
 
 def on_one_line(error: str) -> str:

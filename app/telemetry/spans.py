@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from app.config.monitoring import COLLECTOR
-from app.core import FlyballError
+from app.core import SECOND_US, FlyballError
 from app.events import CATALOGUE, ClockTick, Event, Payload, RollCall, parent_span_id, span_id, trace_id
 from app.events.envelope import EPOCH
 from app.telemetry.webhook import Undelivered
@@ -119,7 +119,7 @@ class SpanReceiver:
 
         envelope = event.envelope
         parent = parent_span_id(envelope)
-        written_us = round((envelope.time - EPOCH).total_seconds() * 1_000_000)
+        written_us = round((envelope.time - EPOCH).total_seconds() * SECOND_US)
         start_us = self._recorded_us.get(envelope.causationid or "", written_us)
         error = getattr(event.data, "error", None) if event.data.event_name.endswith("_FAILED") else None
         attributes = {

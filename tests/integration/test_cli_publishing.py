@@ -19,7 +19,7 @@ from driving import KEY, NEW, OLD, promoted
 from app.api.runs import is_listening
 from app.bus import ZmqBus
 from app.config import Deployment, RunFolder
-from app.events import Event, ModelRolledBack, Payload, encode
+from app.events import Event, ModelRolledBack, Payload, RollbackRequested, encode
 from app.events.frames import DeadLetter
 from app.journal import SqliteJournalReader, history
 from daemons.run_folder import bus_endpoint
@@ -141,6 +141,8 @@ def test_a_rollback_from_a_model_that_is_not_current_is_refused(broker: Path, fl
     assert [event.data for event in recorded(broker, "cli@laptop")][2:] == [back]
     newest = "d" * 64
     assert emit(promoted(newest)).exit_code == 0
+    refused(emit(RollbackRequested(model=OLD, reason="late")), 2, f"model is {OLD}, but the current model of {KEY} is")
+    assert emit(RollbackRequested(model=newest, reason="worse")).exit_code == 0
     assert flyball("replay", "MODEL_ROLLED_BACK", "--yes", "--reason", "by mistake").exit_code == 0
     again = emit(back.replace(from_model=newest))
     assert again.exit_code == 0, "what was published again has changed nothing"

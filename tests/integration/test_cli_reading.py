@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 from commands import Flyball, invoke, refused
 from hashes import sha
-from recorded_run import KEY, recording, write_journal
+from recorded_run import KEY, OLD, recording, write_journal
 
 from app.cli.group import COMMANDS, EXIT_CODES, main
 from app.config import RunFolder
@@ -308,7 +308,7 @@ def test_replay_shows_before_it_does(run: Path, flyball: Flyball) -> None:
 
 
 def test_emit_validates_without_a_broker(run: Path, flyball: Flyball, tmp_path: Path) -> None:
-    data = json.dumps({"model": sha("m"), "reason": "worse"})
+    data = json.dumps({"model": OLD, "reason": "worse"})
     (tmp_path / "data.json").write_text(data)
     words = ("emit", "ROLLBACK_REQUESTED", "--config-key", KEY, "--dry-run")
     (first,) = lines(flyball(*words, data))

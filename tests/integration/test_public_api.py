@@ -18,7 +18,7 @@ import pytest
 import torch
 from bus_rig import broker_daemon
 from commands import invoke, told
-from recorded_run import KEY, NEW, OLD, Recording, evidence, recording, write_journal
+from recorded_run import KEY, OLD, Recording, evidence, recording, write_journal
 
 import flyball
 from app.core import Elo, ModelHash
@@ -35,7 +35,7 @@ BRIEF = {
 }
 EXAMPLES = [name for name in flyball.__all__ if ">>>" in (getattr(flyball, name).__doc__ or "")]
 SOLVED = "connect_four_2p"
-ROLLBACK = {"model": NEW, "reason": "odd play"}
+ROLLBACK = {"model": OLD, "reason": "odd play"}
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,12 @@ After a change that is meant to alter decisions, make the runs again: ``python t
 """
 
 import pytest
+from driving import folded
 from golden_runs import DECIDED, FOLDER, NAMES, expected, load, summary
 from replayed import replay, replayed_apart
 
+from app.controllers import FeedbackFold
+from app.controllers.fold import Fold
 from app.events import TrainingCompleted
 from app.replay.explain import verify
 from app.replay.replaying import state_hash
@@ -29,6 +32,14 @@ def test_golden_runs_replay_by_daemon(name):
         verify(lambda: events, part.report(len(events)))
     tables = {reducer: rows for part in parts for reducer, rows in part.tables().items()}
     assert state_hash(tables) == expected()[name]["state_hash"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_states_of_golden_runs_are_valid_after_every_event(name):
+    fold = Fold((FeedbackFold,))
+    for event in load(name):
+        folded(fold, event)
+    assert fold.states
 
 
 def test_every_kind_of_decision_is_in_them():

@@ -45,9 +45,12 @@ def run_settings(*keys: str, **feedback: Any) -> RunSettings:
 
 
 def folded(fold: Fold, event: Event[Payload]) -> Outcome:
-    """Fold one event without an error."""
+    """Fold one event without an error, into valid states."""
     outcome = fold.feed([event])
     assert outcome.failures == []
+    for row in outcome.changed.values():
+        if isinstance(row, FeedbackState):
+            row.validate()
     return outcome
 
 

@@ -8,7 +8,7 @@ are any payloads, about the few models and workers that the answers are about.
 from collections.abc import Callable, Collection
 from typing import Any
 
-from driving import distributed, gated, match, played, rated, scored, trained
+from driving import distributed, folded, gated, match, played, rated, scored, trained
 from event_strategies import of_model
 from hashes import sha
 from hypothesis import strategies as st
@@ -212,9 +212,7 @@ class Story:
             (self.concluded if envelope.causationid else self.said).append(event)
             if type(envelope.data) in ANSWERS:
                 self.open.append(event)
-            outcome = self._fold.feed([event])
-            assert outcome.failures == []
-            waiting += outcome.envelopes
+            waiting += folded(self._fold, event).envelopes
 
 
 @st.composite

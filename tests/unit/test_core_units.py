@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from app.core import FlyballError, Rate, wilson_interval
+from app.core import FlyballError, Rate, backoff, wilson_interval
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,9 @@ def test_an_error_says_what_happened_and_what_to_do() -> None:
     assert (error.message, error.hint) == ("The journal is full.", "Free some space.")
     assert str(error) == "The journal is full. Free some space."
     assert str(FlyballError("The journal is full.")) == "The journal is full."
+
+
+@pytest.mark.parametrize(("doublings", "wait"), [(0, 0.5), (1, 1.0), (5, 16.0), (6, 30.0), (10**6, 30.0)])
+def test_backoff_doubles_up_to_its_cap(doublings: int, wait: float) -> None:
+    assert backoff(0.5, 30.0, doublings) == wait
+    assert backoff(40.0, 30.0, doublings) == 30.0

@@ -23,6 +23,7 @@ from driving import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import ValidationError
 from msgspec.structs import asdict
 
 from app.config import GAMES
@@ -260,3 +261,29 @@ def test_urgency_is_half_staleness_and_half_trouble():
     assert troubled.compute_urgency(NOW).urgency_score == pytest.approx(0.5 * (HISTORY_LENGTH // 2) / HISTORY_LENGTH)
     worst = EMPTY.replace(elo_plateau_count=HISTORY_LENGTH, consecutive_low_win_rate=3)
     assert worst.compute_urgency(NOW).urgency_score == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"quality_score": 0.5},
+        {"parity_status": "passed"},
+        {"win_rate": 1.5, "consecutive_high_win_rate": 1},
+        {"elo_current": 5.0},
+        {"elo_current": 5.0, "elo_stderr": 0.0, "last_evaluation_time": NOW},
+        {"elo_plateau_count": 1},
+        {"consecutive_low_win_rate": 1},
+        {"consecutive_successes": 1, "consecutive_failures": 1, "last_promotion_success": True},
+        {"current_model": NEW},
+        {"selfplay_rate": 0.5},
+        {"exploration_boost": 1.5},
+        {"games_played": 1},
+        {"learning_rate": 0.0},
+        {"curriculum_tier": -1},
+    ],
+    ids=" ".join,
+)
+def test_state_that_breaks_an_invariant_is_not_valid(fields):
+    EMPTY.validate()
+    with pytest.raises((AssertionError, ValidationError)):
+        EMPTY.replace(**fields).validate()

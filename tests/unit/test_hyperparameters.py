@@ -220,7 +220,7 @@ class TestLearningRate:
     def test_the_leap_back_from_a_rolled_back_model_is_no_gain(self, handler):
         handler.feed(self.say(1e-4), at=1)
         self.gains(handler, 0, count=4, start=300.0)
-        handler.feed(rated(-400.0), rolled_back(NEW, OLD, 1), at=2)
+        handler.feed(rated(-400.0), rolled_back(NEW, OLD, 1), at=HOUR)
         assert not [p for n in range(6) for p in handler.feed(rated(300.0), at=1.1 * HOUR + n)]
 
     def test_recorded_pairs_of_earlier_versions_set_the_same(self, handler):

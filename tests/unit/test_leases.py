@@ -254,7 +254,7 @@ def check_leases(trainings: Trainings, up: dict[str, int]) -> None:
     assert pending >= set(leased)
     assert all(daemons[f"training@{node}"].capacity == capacity for node, capacity in up.items())
     assert all(daemons[f"training@{node}"].up for node in up)
-    places = {name: one.places(1) for name, one in daemons.items()}
+    places = {name: one.job_slots(1) for name, one in daemons.items()}
     assert all(places[holder] for holder in held)
     free = any(held[name] < count for name, count in places.items())
     assert len(leased) == len(pending) or not free

@@ -474,5 +474,5 @@ def test_another_configuration_is_not_touched(playing):
     [({}, 6), ({"quarantined": True}, 1), ({"pauses": 1}, 1), ({"lost": True}, 0), ({"rests_until_us": 1}, 0)],
 )
 def test_worker_on_trial_has_one_place(state: dict[str, int], places: int) -> None:
-    assert WorkerRow(capacity=3, asked_us=0, **state).places(2) == places
-    assert WorkerRow(capacity=0, asked_us=0, **state).places(2) == 0
+    assert WorkerRow(capacity=3, asked_us=0, **state).job_slots(2) == places
+    assert WorkerRow(capacity=0, asked_us=0, **state).job_slots(2) == 0
