@@ -6,7 +6,7 @@ from app.config.deployment import Deployment, RunFolder, WandbMode
 from app.config.devices import CPU, Compute, Device, JobKind, Precision, TextServers
 from app.config.feedback import FeedbackSettings
 from app.config.games import GAMES
-from app.config.loading import flatten, nest
+from app.config.layers import BadSettings, Document, flatten, nest
 from app.config.pipeline import (
     SELF,
     CloningSettings,

@@ -1,5 +1,6 @@
 """Settings of ``flyball train``."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, ValidationError, model_validator
@@ -7,6 +8,7 @@ from pydantic import Field, ValidationError, model_validator
 from app.config.base import Settings
 from app.config.deployment import LogLevel, WandbMode
 from app.config.devices import Compute, Device, Precision, ProcessesPerTraining
+from app.config.layers import ANY_VALUE, flatten, nest
 from app.config.settings import (
     DEFAULT_BACKEND,
     MLP,
@@ -43,12 +45,14 @@ TRAINED_BACKENDS: tuple[TrainedBackend, ...] = get_args(TrainedBackend)
 TABLES: dict[TrainedBackend, str] = {"policy_gradient": "ppo", "search": "search"}
 """Each backend's own table of settings."""
 
+REMOVED = {"env.normalize_rewards": True, "network.shared_trunk": True, "ppo.entropy_trainings": ANY_VALUE}
+"""Settings of earlier versions that decide nothing, and the values that they may have."""
+
 
 class EnvSettings(Settings):
     """Rules, rewards and seats of the games to learn from."""
 
     reward_mode: Rewards = "terminal"
-    normalize_rewards: Literal[True] = Field(True, description="outcomes are always in [-1, 1]")
     collect_all_seats: bool = Field(True, description="learn from every seat of self-play games")
     game: str | None = Field(
         None, description="game string that replaces the configuration's, such as 'hearts(hands=4)'"
@@ -115,7 +119,6 @@ class TrunkSettings(Settings):
     squeeze_excite: SqueezeExcite = False
     policy_head: PolicyHead = "dense"
     options: NetworkOptions = Field({})
-    shared_trunk: Literal[True] = Field(True, description="one trunk for actor and critic, always")
 
     @model_validator(mode="after")
     def _suits_its_kind(self) -> Self:
@@ -146,20 +149,10 @@ class PipelinePpoSettings(PpoSettings):
     gae_lambda: GaeLambda = 0.95
     entropy_coef: float = Field(0.01, ge=0, description="weight of the entropy in the first iteration")
     entropy_coef_end: float | None = Field(None, ge=0, description="weight of the entropy in the last iteration")
-    entropy_trainings: int = Field(100, ge=1, description="unused by flyball train; see collection.num_iterations")
     schedule: Course = "linear"
     epochs: int = Field(4, ge=1, description="passes over the rows; also called ppo_epochs")
     normalize_advantages: bool = Field(True, description="to mean 0 and standard deviation 1 in each batch")
     target_kl: float = Field(0.05, gt=0, description="KL divergence above which an epoch is the last")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _renamed(cls, values: Any) -> Any:
-        if not isinstance(values, dict) or "ppo_epochs" not in values:
-            return values
-        if "epochs" in values:
-            raise ValueError("epochs and ppo_epochs are the same: keep one")
-        return {"epochs" if name == "ppo_epochs" else name: value for name, value in values.items()}
 
 
 class PipelineSearchSettings(SearchSettings):
@@ -224,6 +217,14 @@ class PipelineSettings(Settings):
     search: PipelineSearchSettings = PipelineSearchSettings()
     training: TrainingSettings = TrainingSettings()
     logging: LoggingSettings = LoggingSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_earlier_versions(cls, values: Any) -> Any:
+        """Drop the settings in ``REMOVED``, which runs of earlier versions recorded."""
+        if not isinstance(values, Mapping):
+            return values
+        return nest({key: value for key, value in flatten(values).items() if key not in REMOVED})
 
     @property
     def updates(self) -> Compute:
