@@ -14,20 +14,14 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     def replace(self, **changes: Any) -> Self:
-        """Return a validated copy with changes.
-
-        Raises ``ValidationError``, also for an unknown setting.
-        """
+        """Return a validated copy with changes. Raises ``ValidationError``, also for an unknown field."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}  # without cached properties
         return self.model_validate(fields | changes)
 
     @field_validator("*", mode="before")
     @classmethod
-    def _booleans_are_no_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse booleans for numbers.
-
-        pydantic would read them as 1 or 0. Numbers as text stay valid.
-        """
+    def _refuse_booleans(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse booleans for numbers, because pydantic would read them as 1 or 0. Numbers as text stay valid."""
         if info.field_name in _numbers_of(cls) and _holds_boolean(value):
             raise PydanticCustomError("boolean", "Input should be a number, which true and false are not")
         return value

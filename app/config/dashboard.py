@@ -27,7 +27,7 @@ class DashboardSettings(Settings):
         return bool(self.names) or not ip_address(self.address).is_loopback
 
     @model_validator(mode="after")
-    def _protected(self) -> Self:
+    def _check_protection(self) -> Self:
         try:
             public = self.is_public
         except ValueError:

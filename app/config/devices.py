@@ -19,14 +19,14 @@ GPU_GAMES = 4096
 """Games that a process plays at once on a GPU, at least: a pass takes as long there for few positions as for many."""
 
 
-def _known(device: str) -> str:
+def _checked(device: str) -> str:
     if DEVICE_PATTERN.fullmatch(device) is None:
         raise ValueError(f"{device!r} is not a device: write {DEVICE_NAMES}")
     return device
 
 
 Device = Annotated[
-    str, AfterValidator(_known), Field(description="cpu, cuda, cuda:1, or auto: cuda where there is one, else cpu")
+    str, AfterValidator(_checked), Field(description="cpu, cuda, cuda:1, or auto: cuda where there is one, else cpu")
 ]
 Precision = Annotated[
     Literal["auto", "float32", "bfloat16"],

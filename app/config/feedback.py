@@ -1,7 +1,4 @@
-"""Settings of the feedback controllers.
-
-Names or descriptions give the units. Shares and scores are in [0, 1].
-"""
+"""Settings of the feedback controllers. Names or descriptions give units; shares and scores are in [0, 1]."""
 
 from itertools import pairwise
 from typing import Annotated, ClassVar, Self
@@ -39,16 +36,13 @@ Ratings = Annotated[int, Field(ge=1, description="ratings since the last change 
 
 
 class OrderedSettings(Settings):
-    """Base of settings in ascending order.
-
-    Neighbours may be equal, except in ``strictly_ascending``.
-    """
+    """Base of settings in ascending order; neighbours may be equal, except in ``strictly_ascending``."""
 
     ascending: ClassVar[tuple[tuple[str, ...], ...]] = ()
     strictly_ascending: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _check_order(self) -> Self:
         for names in (*self.ascending, *self.strictly_ascending):
             for lower, higher in pairwise(names):
                 low, high = getattr(self, lower), getattr(self, higher)
@@ -186,7 +180,7 @@ class WatchdogSettings(Settings):
     clear_games: int = Field(100, ge=1, description="rated games without evidence of a drop that clear an alarm")
 
     @model_validator(mode="after")
-    def _severities(self) -> Self:
+    def _check_severities(self) -> Self:
         if any(low >= high for low, high in pairwise(self.severity_elo)):
             raise ValueError(f"severity_elo {self.severity_elo} must ascend from minor to critical: put them in order")
         return self

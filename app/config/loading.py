@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from pydantic import Field, JsonValue, create_model
 from pydantic.fields import FieldInfo
@@ -20,7 +20,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
 from app.config.base import Settings
 from app.config.deployment import Deployment, RunFolder
-from app.config.devices import DeviceSettings, PrecisionSettings
+from app.config.devices import JobKind
 from app.config.games import GAMES
 from app.config.layers import (
     COMMAND_LINE,
@@ -33,8 +33,8 @@ from app.config.layers import (
     merge,
     nest,
     parse_assignments,
+    parse_value,
     read_tables,
-    read_value,
     set_by,
 )
 from app.config.run import MATCHMAKING, PROFILES, RunSettings
@@ -52,10 +52,9 @@ IMPORT = "import"
 MATCHMAKING_TABLE = "league.matchmaking"
 """The table that may also be the name of a preset."""
 
-BY_JOB = {"deployment.device": DeviceSettings, "deployment.precision": PrecisionSettings}
-"""Tables with a value for each kind of job; one value stands for all kinds."""
+SHORTHANDS = (MATCHMAKING_TABLE, "deployment.device", "deployment.precision")
+"""Tables that may have a single value; that of the last two stands for all kinds of jobs."""
 
-SHORTHANDS = (MATCHMAKING_TABLE, *BY_JOB)
 NEEDED = frozenset({"game", "players"})
 """Required keys of a new configuration."""
 
@@ -88,16 +87,10 @@ FLYBALL_TOML = _flyball_toml()
 """The shape of ``flyball.toml``."""
 
 DOCUMENT = Document(
-    FLYBALL_TOML,
-    see="flyball config show",
+    [FLYBALL_TOML],
+    see="See: flyball config show",
     left_out={GAME_TABLES, "games.*.key", "games.*.imports"},
     shorthands=SHORTHANDS,
-    renamed={
-        "deployment.evaluation_processes": "deployment.processes.evaluation",
-        "feedback.scheduler.node_silent_seconds": "deployment.node_silent_seconds",
-        "games.*.ppo.learning_rate": "games.*.learning_rate",
-        "games.*.ppo.epochs": "games.*.epochs",
-    },
 )
 
 
@@ -150,7 +143,7 @@ def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_fi
     effective, origins = merge({}, layers)
     tables = nest(effective)
     keys, origins["configs"] = _chosen(layers)
-    deployment = DOCUMENT.validated(Deployment, tables.get("deployment", {}), origins, prefix="deployment.")
+    deployment = DOCUMENT.validated(Deployment, tables.get("deployment", {}), origins, "deployment.")
     games = _games(tables.get(GAME_TABLES, {}), origins)
     document = {name: value for name, value in tables.items() if name in RunSettings.model_fields}
     if "selfplay_workers" not in document:
@@ -167,15 +160,12 @@ def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_fi
 
 
 def _layer(values: Mapping[str, Any], origin: str, where: str = "") -> Layer:
-    """Return values with their origins; see ``Document.layer``.
-
-    Shorthands are replaced by their values, so that other layers can change some of them.
-    """
+    """Return ``Document.layer``, with shorthands written out, so that other layers can change some of their values."""
     layer = DOCUMENT.layer(values, origin, where)
     for table in layer.keys() & SHORTHANDS:
         value, _ = layer.pop(table)
-        if table in BY_JOB:
-            written_out = dict.fromkeys(BY_JOB[table].model_fields, value)
+        if table != MATCHMAKING_TABLE:
+            written_out = dict.fromkeys(get_args(JobKind), value)
         elif preset := MATCHMAKING.get(str(value)):
             written_out = preset.model_dump(mode="json")
         else:
@@ -195,22 +185,19 @@ def _environment_layer() -> Layer:
         tree = _Environment(FLYBALL_TOML, env_prefix=ENV_PREFIX, env_nested_delimiter="__")()
     except SettingsError as error:
         raise BadSettings(f"{error}.", hint='Lists are written as JSON: ["one", "two"].') from error
-    values = {key: read_value(value) if DOCUMENT.is_mapping(key) else value for key, value in flatten(tree).items()}
+    values = {key: parse_value(value) if DOCUMENT.is_mapping(key) else value for key, value in flatten(tree).items()}
     layer = _layer(values, "", " in the environment")
     return {key: (value, f"environment {variable(key)}") for key, (value, _) in layer.items()}
 
 
 class _Environment(EnvSettingsSource):
-    """Source of settings from environment variables.
-
-    The variable of a table holds JSON, or the value of a shorthand.
-    """
+    """Source of environment variables; a table's holds JSON, or the value of a shorthand."""
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         """Return a table's or a list's value."""
-        shorthands = {key.rpartition(".")[2] for key in SHORTHANDS}
-        is_name = field_name in shorthands and not value.startswith(("{", '"'))
-        return value if is_name else super().decode_complex_value(field_name, field, value)
+        if f".{field_name}" in {key[key.index(".") :] for key in SHORTHANDS} and not value.startswith(("{", '"')):
+            return value
+        return super().decode_complex_value(field_name, field, value)
 
 
 def variable(key: str) -> str:
@@ -219,10 +206,7 @@ def variable(key: str) -> str:
 
 
 def _chosen(layers: Sequence[Layer]) -> tuple[Sequence[str], str]:
-    """Return the configurations to run, and their origin.
-
-    The last layer with ``configs`` or ``profile`` names them; without such a layer, the profile ``laptop`` does.
-    """
+    """Return the configurations to run: of the last layer with ``configs`` or ``profile``; and their origin."""
     for layer in reversed(layers):
         keys, origin = layer.get("configs", (None, ""))
         if keys is not None:
@@ -240,7 +224,7 @@ def _chosen(layers: Sequence[Layer]) -> tuple[Sequence[str], str]:
 
 
 def _games(tables: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, GameConfig]:
-    """Return the known configurations, changed and extended by the tables of ``games``."""
+    """Return the configurations of ``GAMES``, changed and extended by the tables of ``games``."""
     games: dict[str, GameConfig] = {str(key): game for key, game in GAMES.items()}
     for key, table in tables.items():
         if key not in GAMES and (missing := NEEDED - table.keys()):
@@ -260,7 +244,7 @@ def _games(tables: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, G
             )
         base = GAMES[ConfigKey(key)].model_dump() if key in GAMES else {"key": key}
         tree = nest(change(flatten(base), flatten(table)))
-        games[key] = DOCUMENT.validated(GameConfig, tree, origins, prefix=f"{GAME_TABLES}.{key}.")
+        games[key] = DOCUMENT.validated(GameConfig, tree, origins, f"{GAME_TABLES}.{key}.")
     return games
 
 
@@ -272,10 +256,7 @@ def _unknown(key: str, games: Mapping[str, Any], origin: str) -> UnknownConfig:
 
 
 def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:
-    """Refuse a configured quality threshold above ``intensity.reduced``.
-
-    Settings in journals may have such a threshold; then the lower of the two counts.
-    """
+    """Refuse a quality threshold above ``intensity.reduced``; of such settings in journals, the lower counts."""
     reduced = run.feedback.intensity.reduced
     thresholds = {
         "min_quality": run.min_quality,
@@ -291,10 +272,7 @@ def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:
 
 
 def parse(assignments: Sequence[str]) -> dict[str, Any]:
-    """Parse ``--set`` arguments into values by dotted key, as in ``flyball.toml``.
-
-    Raises ``BadSettings`` for a key that is not a setting of a run.
-    """
+    """Return the values of ``--set``, by dotted key. Raises ``BadSettings`` for a key that is no setting of a run."""
     layer = _layer(parse_assignments(assignments, "feedback.stall.velocity=3"), COMMAND_LINE)
     for key in layer:
         if key.partition(".")[0] in NO_RUN_SETTING:
@@ -303,10 +281,9 @@ def parse(assignments: Sequence[str]) -> dict[str, Any]:
 
 
 def changed(settings: RunSettings, values: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """Return a run's changed settings, as RUN_CONFIGURED holds them.
+    """Return a run's settings with changes by dotted key, as RUN_CONFIGURED holds them.
 
-    ``values`` are the changes by dotted key. Raises ``BadSettings`` for an invalid value or a configuration that the
-    run does not have.
+    Raises ``BadSettings`` for an invalid value or a configuration that the run does not have.
     """
     tree, changes = settings.model_dump(mode="json"), nest(values)
     games: dict[str, Any] = changes.pop(GAME_TABLES, {})
@@ -315,4 +292,4 @@ def changed(settings: RunSettings, values: Mapping[str, Any]) -> dict[str, JsonV
         raise BadSettings(f"The run has no configuration {min(unknown)!r}.", hint=f"It has: {', '.join(configs)}.")
     tree["configs"] = [nest(change(flatten(config), flatten(games.get(key, {})))) for key, config in configs.items()]
     tree = nest(change(flatten(tree), flatten(changes)))
-    return DOCUMENT.validated(RunSettings, tree, {}, default=COMMAND_LINE).model_dump(mode="json")
+    return DOCUMENT.validated(RunSettings, tree, {}, other=COMMAND_LINE).model_dump(mode="json")

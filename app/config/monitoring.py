@@ -1,7 +1,4 @@
-"""Settings of metrics, traces and notifications (ADR-049).
-
-Metrics, traces and notifications leave a run for the operator's tools.
-"""
+"""Settings of metrics, traces and notifications, which leave a run for the operator's tools (ADR-049)."""
 
 from pathlib import Path
 from typing import Literal, Self
@@ -27,10 +24,7 @@ def is_url(text: str) -> bool:
 
 
 def _checked_url(url: str) -> str:
-    """Return an HTTP or HTTPS URL unchanged.
-
-    Raises ``ValueError`` for any other text.
-    """
+    """Return an HTTP or HTTPS URL unchanged. Raises ``ValueError`` for any other text."""
     if not is_url(url):
         raise ValueError(f"{url!r} is no address: write http://HOST:PORT/PATH or https://HOST/PATH")
     return url
@@ -73,7 +67,7 @@ class NotificationSettings(Settings):
 
     @field_validator("url")
     @classmethod
-    def _is_url(cls, url: str | None) -> str | None:
+    def _check_url(cls, url: str | None) -> str | None:
         if url is not None:
             _checked_url(url)
             if "@" in urlsplit(url).netloc:
@@ -82,14 +76,14 @@ class NotificationSettings(Settings):
 
     @field_validator("name")
     @classmethod
-    def _is_free(cls, name: str) -> str:
+    def _check_name(cls, name: str) -> str:
         if name == COLLECTOR:  # both would share one position in the journal, and miss events
             raise ValueError(f"{COLLECTOR!r} is the name of the collector of traces")
         return name
 
     @model_validator(mode="after")
-    def _named_once(self) -> Self:
-        if sum(one is not None for one in (self.url, self.url_file, self.url_env)) != 1:
+    def _check_sources(self) -> Self:
+        if (self.url, self.url_file, self.url_env).count(None) != 2:
             raise ValueError("set one of url, url_file and url_env")
         if self.token_file is not None and self.token_env is not None:
             raise ValueError("set one of token_file and token_env")
@@ -107,5 +101,5 @@ class TraceSettings(Settings):
 
     @field_validator("endpoint")
     @classmethod
-    def _is_url(cls, endpoint: str | None) -> str | None:
+    def _check_url(cls, endpoint: str | None) -> str | None:
         return endpoint and _checked_url(endpoint)

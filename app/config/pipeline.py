@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError, model_validator
 from app.config.base import Settings
 from app.config.deployment import LogLevel, WandbMode
 from app.config.devices import Compute, Device, Precision, ProcessesPerTraining
-from app.config.layers import ANY_VALUE, flatten, nest
+from app.config.layers import REMOVED, flatten, nest
 from app.config.settings import (
     DEFAULT_BACKEND,
     MLP,
@@ -45,9 +45,6 @@ TRAINED_BACKENDS: tuple[TrainedBackend, ...] = get_args(TrainedBackend)
 TABLES: dict[TrainedBackend, str] = {"policy_gradient": "ppo", "search": "search"}
 """Each backend's own table of settings."""
 
-REMOVED = {"env.normalize_rewards": True, "network.shared_trunk": True, "ppo.entropy_trainings": ANY_VALUE}
-"""Settings of earlier versions that decide nothing, and the values that they may have."""
-
 
 class EnvSettings(Settings):
     """Rules, rewards and seats of the games to learn from."""
@@ -78,7 +75,7 @@ class CollectionSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _shares(self) -> Self:
+    def _check_opponents(self) -> Self:
         if not self.opponents or min(self.opponents.values()) < 0 or sum(self.opponents.values()) <= 0:
             raise ValueError("opponents are shares of the games: none below 0, and some above it")
         return self
@@ -121,7 +118,7 @@ class TrunkSettings(Settings):
     options: NetworkOptions = Field({})
 
     @model_validator(mode="after")
-    def _suits_its_kind(self) -> Self:
+    def _check_kind(self) -> Self:
         try:
             _ = self.network
         except ValidationError as error:
@@ -229,71 +226,43 @@ class PipelineSettings(Settings):
     @property
     def updates(self) -> Compute:
         """Device, precision and processes of updates."""
-        asked = self.training
-        return Compute(device=asked.device, precision=asked.precision, processes=asked.processes)
+        training = self.training
+        return Compute(device=training.device, precision=training.precision, processes=training.processes)
 
     @property
     def games(self) -> Compute:
         """Device and precision of the policy in collected games and evaluations."""
-        asked, otherwise = self.collection, self.updates
-        return Compute(device=asked.device or otherwise.device, precision=asked.precision or otherwise.precision)
+        games, updates = self.collection, self.updates
+        return Compute(device=games.device or updates.device, precision=games.precision or updates.precision)
 
 
+_CLONE = {"initial_policy": "behavioral_clone"}
 _TUNED_PPO: dict[ConfigKey, dict[str, Any]] = {
     ConfigKey("connect_four_2p"): {
-        "collection.games_per_iteration": 512,
-        "collection.num_iterations": 2600,
-        "collection.opponents": {SELF: 0.75, HEURISTIC: 0.25},
-        "ppo.learning_rate": 2.5e-3,
-        "ppo.learning_rate_end": 2.5e-4,
-        "ppo.epochs": 2,
-        "ppo.batch_size": 512,
-        "ppo.entropy_coef": 0.15,
-        "ppo.entropy_coef_end": 0.04,
-        "training.eval_games": 1000,
-        "training.eval_frequency": 65,
-        "training.checkpoint_frequency": 65,
+        "collection": {"games_per_iteration": 512, "num_iterations": 2600, "opponents": {SELF: 0.75, HEURISTIC: 0.25}},
+        "ppo": {"learning_rate": 2.5e-3, "learning_rate_end": 2.5e-4, "epochs": 2, "batch_size": 512}
+        | {"entropy_coef": 0.15, "entropy_coef_end": 0.04},
+        "training": {"eval_games": 1000, "eval_frequency": 65, "checkpoint_frequency": 65},
     },
     ConfigKey("hearts_4p"): {
-        "env.reward_mode": "per_trick",
-        "collection.opponents": {HEURISTIC: 1.0},
-        "collection.initial_policy": "behavioral_clone",
-        "collection.games_per_iteration": 4096,
-        "collection.num_iterations": 500,
-        "cloning.rounds": 16,
-        "cloning.games_per_round": 2048,
-        "cloning.batch_size": 512,
-        "ppo.learning_rate": 1e-3,
-        "ppo.learning_rate_end": 1e-4,
-        "ppo.gamma": 1.0,
-        "ppo.gae_lambda": 0.8,
-        "ppo.epochs": 2,
-        "ppo.batch_size": 2048,
-        "ppo.entropy_coef": 0.002,
-        "ppo.entropy_coef_end": 0.0005,
-        "training.eval_games": 12_000,  # with half as many, luck too often decides which model is best
-        "training.eval_frequency": 10,
-        "training.checkpoint_frequency": 10,
+        "env": {"reward_mode": "per_trick"},
+        "collection": {"opponents": {HEURISTIC: 1.0}, "games_per_iteration": 4096, "num_iterations": 500} | _CLONE,
+        "cloning": {"rounds": 16, "games_per_round": 2048, "batch_size": 512},
+        "ppo": {"learning_rate": 1e-3, "learning_rate_end": 1e-4, "gamma": 1.0, "gae_lambda": 0.8}
+        | {"epochs": 2, "batch_size": 2048, "entropy_coef": 0.002, "entropy_coef_end": 0.0005},
+        # with half as many games, luck too often decides which model is best
+        "training": {"eval_games": 12_000, "eval_frequency": 10, "checkpoint_frequency": 10},
     },
-    ConfigKey("tic_tac_toe_2p"): {"collection.num_iterations": 400},  # half a minute; the policy then seldom loses
+    ConfigKey("tic_tac_toe_2p"): {"collection": {"num_iterations": 400}},  # half a minute; the policy then seldom loses
     # Half of all games of random players reach the move limit. Those of the bot that sees mates are decided, and short.
     ConfigKey("shogi_2p"): {
-        "collection.initial_policy": "behavioral_clone",
-        "cloning.teacher": "mate",
-        "cloning.rounds": 4,
-        "cloning.games_per_round": 128,
-        "cloning.batch_size": 32,
-        "cloning.learning_rate": 2e-3,
-        "ppo.learning_rate": 5e-4,
-        "training.eval_games": 100,
-        "training.final_games": 100,
+        "collection": _CLONE,
+        "cloning": {"teacher": "mate", "rounds": 4, "games_per_round": 128, "batch_size": 32, "learning_rate": 2e-3},
+        "ppo": {"learning_rate": 5e-4},
+        "training": {"eval_games": 100, "final_games": 100},
     },
     # Random players never finish this race, so there is nothing to learn from a random start.
-    ConfigKey("chinese_checkers_3p"): {
-        "collection.initial_policy": "behavioral_clone",
-        "cloning.rounds": 8,
-        "cloning.games_per_round": 128,
-    },
+    ConfigKey("chinese_checkers_3p"): {"collection": _CLONE, "cloning": {"rounds": 8, "games_per_round": 128}},
 }
 """Settings of PPO found by experiments (ADR-015). Other games whose configuration learns by PPO have the settings of
 the daemons."""
@@ -301,12 +270,9 @@ the daemons."""
 
 def _searched(iterations: int, games: int) -> dict[str, Any]:
     return {
-        "collection.games_per_iteration": games,
-        "collection.num_iterations": iterations,
-        "search.learning_rate": 2e-3,
-        "search.learning_rate_end": 2e-4,
-        "training.eval_frequency": 10,
-        "training.checkpoint_frequency": 10,
+        "collection": {"games_per_iteration": games, "num_iterations": iterations},
+        "search": {"learning_rate": 2e-3, "learning_rate_end": 2e-4},
+        "training": {"eval_frequency": 10, "checkpoint_frequency": 10},
     }
 
 
@@ -326,25 +292,22 @@ _TUNED: dict[str, dict[ConfigKey, dict[str, Any]]] = {
 
 
 def suited(config: GameConfig, backend: str) -> dict[str, Any]:
-    """Return the settings that suit a game and a backend.
-
-    The settings are by dotted key, and replace the defaults.
-    """
+    """Return the settings that suit a game and a backend, by dotted key, instead of the defaults."""
     knobs = {"learning_rate": config.learning_rate, "epochs": config.epochs}
-    ppo = {f"ppo.{name}": value for name, value in (config.ppo.model_dump() | knobs).items()}
-    search = {f"search.{name}": value for name, value in (config.search.model_dump() | knobs).items()}
-    if config.replay_rows is not None:
-        search["search.replay_rows"] = config.replay_rows
-    others = {
-        "backend": backend,
-        "collection.games_per_iteration": config.selfplay.games_per_request,
-        "collection.opening_plies": config.selfplay.opening_plies,
-        "training.eval_opponent": HEURISTIC if HEURISTIC in config.builtins else RANDOM,
-        "training.eval_temperature": config.evaluation.temperature,
-        "training.eval_games": 400,
-        "training.eval_frequency": 5,
-    }
+    replayed = {} if config.replay_rows is None else {"replay_rows": config.replay_rows}
     network = config.network.model_dump(exclude=config.network.left_out) if config.network.kind != MLP else {}
-    kind = {f"network.{name}": value for name, value in network.items()}
-    tuned = _TUNED[backend].get(config.key, {})
-    return {**ppo, **search, **others, **kind, **tuned}
+    play, evaluation = config.selfplay, config.evaluation
+    from_config = {
+        "backend": backend,
+        "collection": {"games_per_iteration": play.games_per_request, "opening_plies": play.opening_plies},
+        "network": network,
+        "ppo": config.ppo.model_dump() | knobs,
+        "search": config.search.model_dump() | knobs | replayed,
+        "training": {
+            "eval_opponent": HEURISTIC if HEURISTIC in config.builtins else RANDOM,
+            "eval_temperature": evaluation.temperature,
+            "eval_games": 400,
+            "eval_frequency": 5,
+        },
+    }
+    return flatten(from_config) | flatten(_TUNED[backend].get(config.key, {}))

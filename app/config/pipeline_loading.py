@@ -8,6 +8,7 @@ from typing import Any
 
 from app.config.layers import (
     COMMAND_LINE,
+    REMOVED,
     BadSettings,
     Document,
     Layer,
@@ -18,16 +19,10 @@ from app.config.layers import (
     read_tables,
     set_by,
 )
-from app.config.pipeline import REMOVED, TABLES, TRAINED_BACKENDS, PipelineSettings, suited
+from app.config.pipeline import TABLES, TRAINED_BACKENDS, PipelineSettings, suited
 from app.config.settings import GameConfig
 
-DOCUMENT = Document(
-    PipelineSettings,
-    see="flyball train GAME --settings",
-    left_out=REMOVED,
-    renamed={"ppo.ppo_epochs": "ppo.epochs"},
-    removed=REMOVED,
-)
+DOCUMENT = Document([PipelineSettings], see="See: flyball train GAME --settings", left_out=REMOVED)
 MEANINGS = DOCUMENT.meanings
 """The description of every setting, by dotted key."""
 
@@ -47,7 +42,7 @@ def training_settings(config: GameConfig, file: Path | None, values: Mapping[str
             f"{backend!r}.",
             hint="Train it in the loop, by flyball up; or set backend to one of them for this run.",
         )
-    return _merged(flatten(suited(config, backend)), layers, backend)
+    return _merged(suited(config, backend), layers, backend)
 
 
 def changed(settings: PipelineSettings, values: Mapping[str, Any]) -> PipelineSettings:
@@ -70,7 +65,7 @@ def _merged(base: Mapping[str, Any], layers: Sequence[Layer], backend: str) -> P
                 hint=f"Leave it out, or set backend={other}. See flyball train GAME --settings.",
             )
     values, origins = merge(base, layers)
-    return DOCUMENT.validated(PipelineSettings, nest(values), origins, default="what suits the game")
+    return DOCUMENT.validated(PipelineSettings, nest(values), origins, other="what suits the game")
 
 
 def assigned(assignments: Sequence[str]) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""Settings of a run and of its league.
-
-RUN_CONFIGURED, the first event of a journal, records them.
-"""
+"""Settings of a run and of its league, which RUN_CONFIGURED, the first event of a journal, records."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -87,7 +84,7 @@ class MatchmakingSettings(Settings):
     cold_start: int = Field(0, ge=0, description="league size from which on others than baselines are opponents")
 
     @model_validator(mode="after")
-    def _somebody_to_meet(self) -> Self:
+    def _check_shares(self) -> Self:
         if not self.mirror + self.peers + self.exploitable + self.baselines + self.prioritised > 0:
             raise ValueError("all shares of matchmaking are 0: give at least one category a share")
         return self
@@ -151,7 +148,7 @@ class RunSettings(Settings):
     configs: tuple[GameConfig, ...] = Field(tuple(GAMES[key] for key in LAPTOP), min_length=1)
 
     @model_validator(mode="after")
-    def _keys_differ(self) -> Self:
+    def _check_keys(self) -> Self:
         keys = [config.key for config in self.configs]
         if len(set(keys)) < len(keys):
             raise ValueError(f"a configuration is named twice among {', '.join(sorted(keys))}")
@@ -159,7 +156,7 @@ class RunSettings(Settings):
 
     @field_validator("controllers")
     @classmethod
-    def _one_owner(cls, controllers: dict[str, ControllerSettings]) -> dict[str, ControllerSettings]:
+    def _check_owners(cls, controllers: dict[str, ControllerSettings]) -> dict[str, ControllerSettings]:
         owners: dict[Knob, str] = {}
         for name, table in controllers.items():
             for knob in table.takes_over:
@@ -185,10 +182,7 @@ class RunSettings(Settings):
 
     @cached_property
     def by_key(self) -> dict[ConfigKey, GameConfig]:
-        """Configurations by key.
-
-        The mapping is cached, because controllers look configurations up at every event.
-        """
+        """Configurations by key; cached, because controllers look them up at every event."""
         return {config.key: config for config in self.configs}
 
     @cached_property
@@ -197,10 +191,7 @@ class RunSettings(Settings):
         return {knob: name for name, table in self.controllers.items() for knob in table.takes_over}
 
     def __contains__(self, key: object) -> bool:
-        """Return whether this run plays a configuration.
-
-        A run's journal may hold events about earlier configurations.
-        """
+        """Return whether this run plays a configuration; its journal may be about earlier ones, too."""
         return key in self.by_key
 
     def config(self, key: str) -> GameConfig:

@@ -84,16 +84,13 @@ class NetworkSettings(ManifestPart):
 
     @property
     def left_out(self) -> dict[str, Any]:
-        """Fields that a manifest leaves out.
-
-        A manifest leaves out the fields of other kinds, an mlp's ``kind``, and unused later fields.
-        """
+        """Fields that a manifest leaves out: those of other kinds, an mlp's ``kind``, and unused later ones."""
         fields = type(self).model_fields
         unused = {name for name in _LATER_FIELDS if getattr(self, name) == fields[name].default}
         return dict.fromkeys(fields.keys() - NETWORK_FIELDS.get(self.kind, {"kind", "options"}) | unused, True)
 
     @model_validator(mode="after")
-    def _suits_its_kind(self) -> Self:
+    def _check_kind(self) -> Self:
         unused = sorted(self.left_out.keys() - {"kind"})
         for name in unused:
             value = getattr(self, name)
@@ -218,7 +215,7 @@ class LanguageSettings(Settings):
     weight_decay: float = Field(0.0, ge=0, description="of AdamW")
 
     @model_validator(mode="after")
-    def _even_heads(self) -> Self:
+    def _check_heads(self) -> Self:
         if self.base_width % (2 * self.base_heads):  # positions rotate pairs of a head's numbers
             raise ValueError(
                 f"base_width {self.base_width} must be a multiple of 2 * base_heads, {2 * self.base_heads}"
@@ -281,10 +278,7 @@ class EvaluationSettings(Settings):
     )
 
     def openings(self, *, dealt: bool) -> int:
-        """Return the number of random decisions that begin a game.
-
-        ``dealt``: cards, dice or hidden moves make games differ (see ``TableSpec``).
-        """
+        """Return the random decisions that begin a game; ``dealt``: cards, dice or hidden moves vary games."""
         if self.opening_plies is not None:
             return self.opening_plies
         return 0 if dealt else OPENING_PLIES
@@ -332,7 +326,7 @@ class BotSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
+    def _check_kind(self) -> Self:
         if (self.player is None) == (self.command is None):
             raise ValueError("a bot has either a player or a command: name one of them")
         if self.player is not None and (self.protocol, self.seconds, self.nodes) != (None, None, None):
@@ -419,21 +413,18 @@ class GameConfig(Settings):
 
     @property
     def replays(self) -> bool:
-        """True if trainings also learn from rows of earlier models.
-
-        The value is valid once the backend has been asked.
-        """
+        """True if trainings also learn from rows of earlier models; valid once the backend has been asked."""
         return bool(self.replay_rows)
 
     @model_validator(mode="after")
-    def _anchored(self) -> Self:
+    def _check_random_bot(self) -> Self:
         if RANDOM not in self.builtins:
             raise ValueError(f"builtins of {self.key} lack 'random', on which all ratings are anchored: add it")
         return self
 
     @field_validator("builtins", mode="before")
     @classmethod
-    def _no_judges(cls, value: Any) -> Any:
+    def _refuse_judges(cls, value: Any) -> Any:
         for name in value if isinstance(value, list | tuple) else ():
             if isinstance(name, str) and is_judge(name):
                 raise ValueError(
@@ -442,14 +433,14 @@ class GameConfig(Settings):
         return value
 
     @model_validator(mode="after")
-    def _own_names(self) -> Self:
+    def _check_bot_names(self) -> Self:
         for name in self.bots:
             if is_taken(name):
                 raise ValueError(f"bots of {self.key} cannot be called {name!r}, which means something else: rename it")
         return self
 
     @model_validator(mode="after")
-    def _one_trainer(self) -> Self:
+    def _check_trainer(self) -> Self:
         if self.trainer is not None and self.train_command is not None:
             raise ValueError(f"{self.key} has a trainer and a train_command: leave one of them out")
         return self

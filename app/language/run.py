@@ -49,7 +49,7 @@ class LoopSettings(Settings):
     threads: int = Field(1, ge=1, description="threads of the arithmetic; a large base model gains from several")
 
 
-DOCUMENT = Document(LoopSettings, GameConfig, see="flyball train GAME --settings", left_out=("key", "imports"))
+DOCUMENT = Document([LoopSettings, GameConfig], see="See: flyball train GAME --settings", left_out=("key", "imports"))
 
 
 class TextRun(Settings):
@@ -73,8 +73,8 @@ def text_settings(config: GameConfig, values: Mapping[str, Any]) -> tuple[GameCo
     loop = {key: changes.pop(key) for key in LoopSettings.model_fields if key in changes}
     tree = nest(change(flatten(config.model_dump()), changes))
     return (
-        DOCUMENT.validated(GameConfig, tree, {}, default=COMMAND_LINE),
-        DOCUMENT.validated(LoopSettings, loop, {}, default=COMMAND_LINE),
+        DOCUMENT.validated(GameConfig, tree, {}, other=COMMAND_LINE),
+        DOCUMENT.validated(LoopSettings, loop, {}, other=COMMAND_LINE),
     )
 
 

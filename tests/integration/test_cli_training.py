@@ -121,7 +121,7 @@ def test_the_document_s_own_file_is_understood(tmp_path: Path) -> None:
     assert settings.network.network == NetworkSettings()
 
 
-def test_run_of_an_earlier_version_is_resumed_without_dead_settings(tmp_path: Path) -> None:
+def test_earlier_run_is_resumed_without_removed_settings(tmp_path: Path) -> None:
     assert small(tmp_path).exit_code == 0
     file = tmp_path / "run.json"
     head = json.loads(file.read_text())
