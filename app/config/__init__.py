@@ -1,6 +1,6 @@
 """Frozen settings of runs and game configurations."""
 
-from app.config.base import ManifestPart, Settings
+from app.config.base import FrozenModel, ManifestPart
 from app.config.controllers import KNOBS, Knob
 from app.config.deployment import Deployment, RunFolder, WandbMode
 from app.config.devices import CPU, Compute, JobKind, Precision, TextServers

@@ -1,4 +1,4 @@
-"""The base of all settings: frozen, and unknown keys are errors."""
+"""The base of settings and of other frozen models: unknown fields are errors."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 
-class Settings(BaseModel):
-    """Base of all settings."""
+class FrozenModel(BaseModel):
+    """Base of all frozen models, settings among them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
@@ -28,7 +28,7 @@ class Settings(BaseModel):
 
 
 @cache
-def _numbers_of(model: type[Settings]) -> frozenset[str]:
+def _numbers_of(model: type[FrozenModel]) -> frozenset[str]:
     """Return the fields whose types include numbers but not booleans."""
     types = {name: set(_types(field.annotation)) for name, field in model.model_fields.items()}
     return frozenset(name for name, named in types.items() if named & {int, float} and not named & {bool, Any})
@@ -46,7 +46,7 @@ def _holds_boolean(value: Any) -> bool:
     return isinstance(value, bool) or any(map(_holds_boolean, parts))
 
 
-class ManifestPart(Settings):
+class ManifestPart(FrozenModel):
     """Base of a model's manifest and of the settings in it.
 
     A manifest leaves out the fields in ``later`` that have their default. They were added when models existed already,

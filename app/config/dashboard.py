@@ -6,10 +6,10 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 
 
-class DashboardSettings(Settings):
+class DashboardSettings(FrozenModel):
     """Address and access of the dashboard (ADR-047).
 
     Paths are relative to the settings' folder.

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 from app.config.dashboard import DashboardSettings
 from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettings, ProcessesPerTraining, TextServers
 from app.config.monitoring import MetricsSettings, NotificationSettings, TraceSettings
@@ -28,7 +28,7 @@ LEAST_BEATS = 2
 """Fewest signs of life due before a silent daemon counts as lost."""
 
 
-class KeySettings(Settings):
+class KeySettings(FrozenModel):
     """Files and keys for a bus that other machines can reach.
 
     See ADR-037. Paths are relative to the settings' folder.
@@ -49,7 +49,7 @@ class KeySettings(Settings):
         return self
 
 
-class JobProcesses(Settings):
+class JobProcesses(FrozenModel):
     """Numbers of jobs that this machine runs at once, by kind.
 
     All evaluation processes share one evaluation, because it has many parts.
@@ -61,7 +61,7 @@ class JobProcesses(Settings):
     evaluation: int = Field(1, ge=1, description="processes that share an evaluation")
 
 
-class JournalSettings(Settings):
+class JournalSettings(FrozenModel):
     """Limits of the journal's file and of its archive (ADR-045)."""
 
     live_events: int = Field(
@@ -72,7 +72,7 @@ class JournalSettings(Settings):
     )
 
 
-class TextSettings(Settings):
+class TextSettings(FrozenModel):
     """Servers that generate the text of backend ``language`` (ADR-051)."""
 
     servers: tuple[str, ...] = Field(
@@ -103,7 +103,7 @@ def _node_of(data: dict[str, Any]) -> str:
     return host if keys and keys.secret and re.fullmatch(NODE_PATTERN, host) else "laptop"
 
 
-class Deployment(Settings):
+class Deployment(FrozenModel):
     """Settings that do not affect what is played and learned.
 
     These settings are not journaled.

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 
 JobKind = Literal["selfplay", "training", "evaluation"]
 """A kind of job that runs networks."""
@@ -43,7 +43,7 @@ ProcessesPerTraining = Annotated[
 ]
 
 
-class TextServers(Settings):
+class TextServers(FrozenModel):
     """OpenAI-compatible servers that generate text.
 
     ``folder`` is the folder from which they load adapters.
@@ -53,7 +53,7 @@ class TextServers(Settings):
     folder: str
 
 
-class Compute(Settings):
+class Compute(FrozenModel):
     """Device and precision of a job's networks.
 
     These settings also say where the job finds servers and the user's files. They are a part of the job's spec.
@@ -71,7 +71,7 @@ class Compute(Settings):
 CPU = Compute()
 
 
-class DeviceSettings(Settings):
+class DeviceSettings(FrozenModel):
     """Device of each kind of job.
 
     In ``flyball.toml``, one name stands for all kinds.
@@ -82,7 +82,7 @@ class DeviceSettings(Settings):
     evaluation: Device = "cpu"
 
 
-class PrecisionSettings(Settings):
+class PrecisionSettings(FrozenModel):
     """Precision of each kind of job.
 
     In ``flyball.toml``, one name stands for all kinds.

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 from app.config.settings import MAX_TEMPERATURE, MIN_TEMPERATURE
 
 MAX_SECONDS, MAX_HOURS = 1e8, 25_000.0
@@ -35,7 +35,7 @@ FactorOrZero = Annotated[float, Field(ge=0, le=MAX_FACTOR)]
 Ratings = Annotated[int, Field(ge=1, description="ratings since the last change that end its cooldown sooner")]
 
 
-class OrderedSettings(Settings):
+class OrderedSettings(FrozenModel):
     """Base of settings in ascending order; neighbours may be equal, except in ``strictly_ascending``."""
 
     ascending: ClassVar[tuple[tuple[str, ...], ...]] = ()
@@ -99,7 +99,7 @@ class IntensitySettings(OrderedSettings):
     cooldown_seconds: SecondsOrZero = Field(60.0, description="least time between two changes of the intensity")
 
 
-class GauntletSettings(Settings):
+class GauntletSettings(FrozenModel):
     """Adaptation of hyperparameters to the results of a gauntlet."""
 
     strong_win_rate: Share = Field(0.8, description="against heuristic; above it temperature falls, threshold rises")
@@ -141,7 +141,7 @@ class LearningRateSettings(OrderedSettings):
     cooldown_ratings: Ratings = 5
 
 
-class AnomalySettings(Settings):
+class AnomalySettings(FrozenModel):
     """Detection of loss anomalies."""
 
     metrics: tuple[str, ...] = Field(
@@ -152,7 +152,7 @@ class AnomalySettings(Settings):
     deviations: Factor = Field(6.0, description="standard deviations above the mean that make an anomaly")
 
 
-class CurriculumSettings(Settings):
+class CurriculumSettings(FrozenModel):
     """Shares of self-play of the configurations.
 
     The mean of all weights is 1.
@@ -165,7 +165,7 @@ class CurriculumSettings(Settings):
     min_change: float = Field(0.05, ge=0, description="smallest change of a weight that is worth a decision")
 
 
-class WatchdogSettings(Settings):
+class WatchdogSettings(FrozenModel):
     """The sequential test for regressions: a Bernoulli CUSUM against one fixed opponent."""
 
     design_drop_elo: float = Field(100.0, gt=0, le=MAX_ELO, description="drop in strength that the test should detect")
@@ -203,7 +203,7 @@ class LifecycleSettings(OrderedSettings):
     )
 
 
-class SchedulerSettings(Settings):
+class SchedulerSettings(FrozenModel):
     """Allocation of self-play to configurations and workers."""
 
     staleness_hours: Hours = Field(1.0, description="time since the last training at which staleness counts most")
@@ -267,7 +267,7 @@ class TriggerSettings(OrderedSettings):
         return min(self.longest_pause_seconds, self.pause_seconds * 2.0 ** min(failures - 2, 32))
 
 
-class FeedbackSettings(Settings):
+class FeedbackSettings(FrozenModel):
     """Settings of all feedback controllers."""
 
     stall: StallSettings = StallSettings()

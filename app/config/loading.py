@@ -18,7 +18,7 @@ from pydantic import Field, JsonValue, create_model
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 from app.config.deployment import Deployment, RunFolder
 from app.config.devices import JobKind
 from app.config.games import GAMES
@@ -61,7 +61,7 @@ NEEDED = frozenset({"game", "players"})
 NO_RUN_SETTING = frozenset({"profile", "configs", "deployment", IMPORT})
 """Keys of ``flyball.toml`` that RUN_CONFIGURED does not hold in this form."""
 
-IMPORTS = create_model("Imports", __base__=Settings, **cast("dict[str, Any]", {IMPORT: (Modules, ())}))
+IMPORTS = create_model("Imports", __base__=FrozenModel, **cast("dict[str, Any]", {IMPORT: (Modules, ())}))
 """The setting ``import``, which every configuration gets. Python's syntax forbids a field of that name."""
 
 

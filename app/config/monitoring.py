@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 from app.core import ConfigKey
 
 SCHEMES = ("http", "https")
@@ -30,7 +30,7 @@ def _checked_url(url: str) -> str:
     return url
 
 
-class MetricsSettings(Settings):
+class MetricsSettings(FrozenModel):
     """Address of the daemon ``monitoring`` for Prometheus.
 
     There is no password: limit who can reach the address.
@@ -40,7 +40,7 @@ class MetricsSettings(Settings):
     host: str = Field("127.0.0.1", min_length=1, description="address of the head that the port is opened at")
 
 
-class NotificationSettings(Settings):
+class NotificationSettings(FrozenModel):
     """A webhook, and the events that it receives.
 
     A URL with a secret in it is read from a file or from the environment, because settings are shown and copied.
@@ -90,7 +90,7 @@ class NotificationSettings(Settings):
         return self
 
 
-class TraceSettings(Settings):
+class TraceSettings(FrozenModel):
     """The OpenTelemetry collector that gets the events as spans: pip install 'flyball[otel]'."""
 
     endpoint: str | None = Field(

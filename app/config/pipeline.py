@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 from app.config.deployment import LogLevel, WandbMode
 from app.config.devices import Compute, Device, Precision, ProcessesPerTraining
 from app.config.layers import REMOVED, flatten, nest
@@ -46,7 +46,7 @@ TABLES: dict[TrainedBackend, str] = {"policy_gradient": "ppo", "search": "search
 """Each backend's own table of settings."""
 
 
-class EnvSettings(Settings):
+class EnvSettings(FrozenModel):
     """Rules, rewards and seats of the games to learn from."""
 
     reward_mode: Rewards = "terminal"
@@ -56,7 +56,7 @@ class EnvSettings(Settings):
     )
 
 
-class CollectionSettings(Settings):
+class CollectionSettings(FrozenModel):
     """Number, sampling and opponents of an iteration's games."""
 
     games_per_iteration: int = Field(256, ge=1, description="games before each update")
@@ -81,7 +81,7 @@ class CollectionSettings(Settings):
         return self
 
 
-class CloningSettings(Settings):
+class CloningSettings(FrozenModel):
     """Behavioural cloning before the first iteration."""
 
     teacher: str = Field("heuristic", description="a bot of the game; it plays all seats")
@@ -95,7 +95,7 @@ class CloningSettings(Settings):
     max_grad_norm: float = Field(0.5, gt=0, description="maximum norm of a gradient; longer ones are scaled down")
 
 
-class TrunkSettings(Settings):
+class TrunkSettings(FrozenModel):
     """The network.
 
     An mlp has the layers in ``hidden``. Without ``hidden`` it has two layers: ``hidden_dim`` units, and half as many.
@@ -162,7 +162,7 @@ class PipelineSearchSettings(SearchSettings):
     replay_rows: int = Field(REPLAY_ROWS, ge=0, description="rows of earlier iterations that are learned from, too")
 
 
-class TrainingSettings(Settings):
+class TrainingSettings(FrozenModel):
     """Length, evaluations, checkpoints and device of a training."""
 
     max_episodes: int | None = Field(None, ge=1, description="games after which no iteration starts")
@@ -190,7 +190,7 @@ class TrainingSettings(Settings):
     processes: ProcessesPerTraining = 1
 
 
-class LoggingSettings(Settings):
+class LoggingSettings(FrozenModel):
     """Outputs other than checkpoints."""
 
     tensorboard: bool = Field(True, description="write TensorBoard curves to the output folder")
@@ -200,7 +200,7 @@ class LoggingSettings(Settings):
     print_frequency: int = Field(1, ge=1, description="iterations between lines of progress")
 
 
-class PipelineSettings(Settings):
+class PipelineSettings(FrozenModel):
     """A training run."""
 
     backend: TrainedBackend = Field(

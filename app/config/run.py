@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 from app.config.controllers import ControllerName, ControllerSettings, Knob
 from app.config.feedback import MAX_SECONDS, FeedbackSettings, Seconds, Share
 from app.config.games import GAMES
@@ -32,7 +32,7 @@ class ForeignSettings(FlyballError):
     """Recorded settings are unknown to this version, or not from the broker."""
 
 
-class DeadlineSettings(Settings):
+class DeadlineSettings(FrozenModel):
     """Deadlines for one attempt at a job, in seconds.
 
     A process that exceeds its deadline is killed and replaced. Deadlines are generous, because they are for jobs that
@@ -49,7 +49,7 @@ Curve = Literal["even", "hard", "var"]
 """Weight of a category's member for a win probability p: 1, (1 - p)^2, or p (1 - p)."""
 
 
-class AdmissionSettings(Settings):
+class AdmissionSettings(FrozenModel):
     """The geometric admission schedule, and retention. Steps are trainings."""
 
     founders: int = Field(2, ge=1, description="checkpoints admitted before the schedule applies")
@@ -64,7 +64,7 @@ class AdmissionSettings(Settings):
     remembered_for: int = Field(500, ge=0, description="steps that a retired checkpoint's games are kept")
 
 
-class MatchmakingSettings(Settings):
+class MatchmakingSettings(FrozenModel):
     """Shares of the opponent categories.
 
     The share of an empty category goes to the others in proportion. By default the model mostly plays itself, because
@@ -104,7 +104,7 @@ MATCHMAKING: dict[str, MatchmakingSettings] = {
 """Presets. ``alphastar`` is the mix of AlphaStar's main agents; its forgotten players are part of ``prioritised``."""
 
 
-class TournamentSettings(Settings):
+class TournamentSettings(FrozenModel):
     """Matches among members of the league.
 
     Tournaments are played when nothing else is to be evaluated.
@@ -115,7 +115,7 @@ class TournamentSettings(Settings):
     round_robin_every: int = Field(100, ge=0, description="steps between round robins; 0: none")
 
 
-class LeagueSettings(Settings):
+class LeagueSettings(FrozenModel):
     """Settings of the league.
 
     In ``flyball.toml``, ``matchmaking`` may be the name of a preset.
@@ -126,7 +126,7 @@ class LeagueSettings(Settings):
     tournaments: TournamentSettings = TournamentSettings()
 
 
-class RunSettings(Settings):
+class RunSettings(FrozenModel):
     """Settings of a run."""
 
     seed: int = Field(0, ge=0, lt=1 << 63, description="of all that is drawn in the run")

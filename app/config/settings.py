@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from app.config.base import ManifestPart, Settings
+from app.config.base import FrozenModel, ManifestPart
 from app.core import ANCHOR, HEURISTIC, MCTS, RANDOM, SOLVER, BotName, ConfigKey, is_judge
 
 Parameter = Literal["learning_rate", "epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
@@ -106,7 +106,7 @@ GaeLambda = Annotated[
 ]
 
 
-class PpoCoefficients(Settings):
+class PpoCoefficients(FrozenModel):
     """Coefficients of proximal policy optimisation (Schulman et al. 2017).
 
     No controller changes them. Of several settings, the defaults gave the strongest players of the two-player games
@@ -138,7 +138,7 @@ class PpoSettings(PpoCoefficients):
     epochs: int = Field(3, ge=1, description="passes over the rows")
 
 
-class SearchSettings(Settings):
+class SearchSettings(FrozenModel):
     """Search and learning of backend ``search``: Gumbel AlphaZero (Danihelka et al. 2022)."""
 
     simulations: int = Field(
@@ -159,7 +159,7 @@ class SearchSettings(Settings):
     symmetries: bool = Field(True, description="also learn from symmetric images of the positions")
 
 
-class LanguageSettings(Settings):
+class LanguageSettings(FrozenModel):
     """Settings of backend ``language``: a base model and its adapters.
 
     The adapters learn by GRPO (Shao et al. 2024).
@@ -233,7 +233,7 @@ Openings = Annotated[int, Field(ge=0, description="a game begins with 0 to this 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 10.0
 
 
-class SelfplaySettings(Settings):
+class SelfplaySettings(FrozenModel):
     """Self-play of a configuration."""
 
     games_per_request: int = Field(256, ge=1, le=1_000_000, description="games that a worker is asked for at once")
@@ -254,7 +254,7 @@ OPENING_PLIES = 4
 """Random decisions that begin a game of an evaluation, where otherwise games would repeat."""
 
 
-class EvaluationSettings(Settings):
+class EvaluationSettings(FrozenModel):
     """The gauntlet played after each training."""
 
     random_games: int = Field(200, ge=1, description="games against the random bot")
@@ -303,7 +303,7 @@ EngineProtocol = Literal["gtp", "uci", "usi"]
 """Protocol of an engine: Go Text Protocol, Universal Chess Interface, Universal Shogi Interface."""
 
 
-class BotSettings(Settings):
+class BotSettings(FrozenModel):
     """A player of the user's own.
 
     The player is a Python object, or a process that speaks an engine's protocol.
@@ -349,7 +349,7 @@ Modules = tuple[Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")], .
 """Names of modules, for instance ``my_games`` or ``package.games``."""
 
 
-class GameConfig(Settings):
+class GameConfig(FrozenModel):
     """One game configuration: game, number of players, network and settings."""
 
     key: ConfigKey = Field(pattern=CONFIG_KEY.pattern)

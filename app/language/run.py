@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from app.config import Compute, Document, GameConfig, Settings, TextServers, flatten, nest
+from app.config import Compute, Document, FrozenModel, GameConfig, TextServers, flatten, nest
 from app.config.devices import Device, Precision
 from app.config.layers import COMMAND_LINE, change
 from app.core import RANDOM, FlyballError, ModelHash, derive_seed, reading, writing
@@ -36,7 +36,7 @@ class TextRunExists(UnusableTraining):
     """A folder that holds a training already."""
 
 
-class LoopSettings(Settings):
+class LoopSettings(FrozenModel):
     """Settings of ``flyball train`` for text games, in addition to the configuration."""
 
     iterations: int = Field(30, ge=1, description="iterations of playing and learning")
@@ -52,7 +52,7 @@ class LoopSettings(Settings):
 DOCUMENT = Document([LoopSettings, GameConfig], see="See: flyball train GAME --settings", left_out=("key", "imports"))
 
 
-class TextRun(Settings):
+class TextRun(FrozenModel):
     """State of a run after an iteration."""
 
     config: GameConfig

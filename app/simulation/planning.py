@@ -6,7 +6,7 @@ The processes are the fewest whose jobs do not wait long.
 from collections.abc import Callable, Mapping
 from math import ceil
 
-from app.config import RunSettings, Settings
+from app.config import FrozenModel, RunSettings
 from app.simulation.cluster import SCALED, StationKind
 from app.simulation.settings import ClusterSettings, MachineProcesses, PlantSettings, workers
 from app.simulation.workload import SELFPLAY, ClusterLoad, measured_load
@@ -29,7 +29,7 @@ ProcessCounts = Mapping[StationKind, int]
 """Numbers of processes in the whole cluster."""
 
 
-class Sizing(Settings):
+class Sizing(FrozenModel):
     """A cluster's size and load.
 
     Attributes:
@@ -44,7 +44,7 @@ class Sizing(Settings):
     useful_nodes: int
 
 
-class ClusterPlan(Settings):
+class ClusterPlan(FrozenModel):
     """A cluster as configured, and with the processes that it needs.
 
     Attributes:
