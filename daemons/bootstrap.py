@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from app import events
-from app.config import KNOBS, Knob, RunSettings
-from app.config.loading import BadSettings, Loaded
+from app.config import KNOBS, BadSettings, Knob, RunSettings
+from app.config.loading import Loaded
 from app.controllers import Controller
 from app.controllers.fold import Hosted, own_name
 from app.controllers.ownership import SET_BY, knobs_set

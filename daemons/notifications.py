@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from app.bus.keys import read_private
-from app.config.loading import BadSettings, Loaded
+from app.config import BadSettings
+from app.config.loading import Loaded
 from app.config.monitoring import NotificationSettings, is_url
 from app.core import Clock, FlyballError, derive_id
 from app.events import CATALOGUE, Event, Payload, matching, traceparent_of

@@ -7,8 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from app.config import RunSettings
-from app.config.loading import BadSettings
+from app.config import BadSettings, RunSettings
 from app.controllers import Controller
 from app.controllers.controller import Origin
 from app.controllers.fold import HOST

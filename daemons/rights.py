@@ -6,7 +6,8 @@ The rights are the event types that the keys of a role may publish.
 from app.bus import BROKER_ONLY
 from app.bus.access import Access, ClientKeys, Rights
 from app.bus.keys import read_secret
-from app.config.loading import BadSettings, Loaded
+from app.config import BadSettings
+from app.config.loading import Loaded
 from app.core import Clock
 from app.events import CATALOGUE, Kind, ModelDistributed, Payload
 

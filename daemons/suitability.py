@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import get_args
 
 from app.backends import OURS, describe
-from app.config import MLP, Deployment, EngineProtocol, GameConfig, RunSettings
+from app.config import MLP, BadSettings, Deployment, EngineProtocol, GameConfig, RunSettings
 from app.config.devices import AUTO, JobKind
-from app.config.loading import BadSettings
 from app.core import FlyballError, load_plugin
 from app.engine import JsonObject, LocalEngine
 from app.engine.guard import find_program

@@ -11,7 +11,7 @@ from app.comparison.strength import StudyResources
 from app.comparison.study import Study, do_runs, measure
 from app.comparison.summary import ArmFigures, summarise
 from app.comparison.troubles import Planted
-from app.config import Settings, nest
+from app.config import FrozenModel, nest
 from app.config.loading import parse
 from app.controllers.scheduler import WORKER_DAEMON
 from app.core import BadUsage, ConfigKey
@@ -21,7 +21,7 @@ from daemons.bootstrap import check_settings
 SECONDS_PER_MINUTE = 60
 
 
-class ComparisonResult(Settings):
+class ComparisonResult(FrozenModel):
     """Figures of a comparison's arms and runs, and players' strengths.
 
     The figures of an arm are over all seeds. ``strengths`` has each player's strength by configuration. ``predictions``

@@ -11,7 +11,7 @@ from app.api.opponents import EvaluationRequest, fetch_opponents, requested
 from app.api.players import fetch_player
 from app.api.runs import Say, silent
 from app.backends import backend_of, describe
-from app.config import GameConfig, Precision, Settings
+from app.config import FrozenModel, GameConfig, Precision
 from app.config.feedback import MAX_SECONDS
 from app.core import RANDOM, ConfigKey, FlyballError, ModelHash, is_model
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report, run_coroutine
@@ -21,7 +21,7 @@ from app.play.matches import IN_FLIGHT, EvaluationManager
 from app.store import open_store
 
 
-class EvaluationResult(Settings):
+class EvaluationResult(FrozenModel):
     """Statistics of a model's games, by opponent."""
 
     config: ConfigKey

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from app.api.arguments import Count, Seed, Temperature, check_arguments
 from app.api.opponents import EvaluationRequest, load_requested, requested
 from app.api.runs import Say, silent
-from app.config import GameConfig, Precision, Settings
+from app.config import FrozenModel, GameConfig, Precision
 from app.core import ConfigKey, derive_seed
 from app.games import open_table
 from app.learning.network import threads
@@ -22,7 +22,7 @@ POSITIONS = 2000
 _REPORTED = 200  # positions between lines of progress
 
 
-class OptimalResult(Settings):
+class OptimalResult(FrozenModel):
     """The share of a model's moves that are optimal."""
 
     config: ConfigKey

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from app.api.arguments import Count, Days, Seeds, check_arguments
 from app.api.runs import Say, locate_run, silent
-from app.config import GAMES, PROFILES, Settings, flatten, nest
+from app.config import GAMES, PROFILES, FrozenModel, flatten, nest
 from app.config.loading import Loaded
 from app.core import BadUsage, ConfigKey
 from app.simulation import (
@@ -34,7 +34,7 @@ from daemons.bootstrap import check_controllers
 SECONDS_PER_DAY = 86_400
 
 
-class SimulationResult(Settings):
+class SimulationResult(FrozenModel):
     """Figures of each arm over all seeds, and of each run."""
 
     arms: tuple[ArmSummary, ...]

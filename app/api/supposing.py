@@ -9,7 +9,7 @@ from time import monotonic
 from pydantic import Field
 
 from app.api.runs import locate_run, open_run
-from app.config import Settings
+from app.config import FrozenModel
 from app.config.loading import parse
 from app.core import BadUsage
 from app.engine import JsonObject, Report
@@ -23,7 +23,7 @@ MOST_LISTED = 500
 REPORT_SECONDS = 0.5
 
 
-class WhatIfSpec(Settings):
+class WhatIfSpec(FrozenModel):
     """Arguments of the job: other settings, and the last position.
 
     ``assignments`` are settings as ``KEY=VALUE``. ``last`` is the last position that is folded.
@@ -35,7 +35,7 @@ class WhatIfSpec(Settings):
     last: int = Field(ge=0)
 
 
-class Difference(Settings):
+class Difference(FrozenModel):
     """A conclusion that the settings change.
 
     Attributes:
@@ -59,7 +59,7 @@ class Difference(Settings):
     id: str | None
 
 
-class Count(Settings):
+class Count(FrozenModel):
     """Number of differences of a kind."""
 
     config: str
@@ -68,7 +68,7 @@ class Count(Settings):
     count: int
 
 
-class WhatIfAnswer(Settings):
+class WhatIfAnswer(FrozenModel):
     """Result of the job.
 
     Attributes:

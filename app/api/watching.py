@@ -7,7 +7,7 @@ from pydantic import Field
 
 from app.api.arguments import Seed
 from app.backends import OURS
-from app.config import Compute, GameConfig, Settings
+from app.config import Compute, FrozenModel, GameConfig
 from app.core import ConfigKey, FlyballError
 from app.language.diplomacy_text import VARIANTS
 
@@ -31,7 +31,7 @@ class WatchSpec(Compute):
     seed: Seed = 0
 
 
-class Decision(Settings):
+class Decision(FrozenModel):
     """A decision of one of the players.
 
     Attributes:
@@ -49,7 +49,7 @@ class Decision(Settings):
     top: tuple[tuple[int, float], ...]
 
 
-class Progress(Settings):
+class Progress(FrozenModel):
     """A report of the job: new history, and the next decision.
 
     ``history`` has the entries since the last report. ``decision`` is about to be played.
@@ -59,7 +59,7 @@ class Progress(Settings):
     decision: Decision
 
 
-class WatchedGame(Settings):
+class WatchedGame(FrozenModel):
     """Result of the job.
 
     Attributes:

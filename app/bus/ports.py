@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self
 
 from pydantic import Field
 
-from app.config import Settings
+from app.config import FrozenModel
 from app.core import DaemonName, FlyballError, NodeName
 from app.events import (
     AccessRefused,
@@ -83,7 +83,7 @@ class BusClosed(BusError):
     """The bus was closed."""
 
 
-class BrokerLimits(Settings):
+class BrokerLimits(FrozenModel):
     """Limits of one broker. Only the client that exceeds a limit is refused or slowed down."""
 
     max_message_bytes: int = Field(default=4 << 20, ge=1 << 16, description="a larger message breaks its connection")

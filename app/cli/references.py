@@ -21,7 +21,7 @@ import app
 from app.cli.group import COMMANDS, MEANINGS, main
 from app.config import MATCHMAKING, GameConfig
 from app.config.controllers import ControllerSettings
-from app.config.loading import DOCUMENT, MATCHMAKING_TABLE, variable
+from app.config.loading import FLYBALL_TOML, MATCHMAKING_TABLE, variable
 from app.config.monitoring import NotificationSettings
 from app.config.settings import BotSettings
 
@@ -124,7 +124,7 @@ class Table(NamedTuple):
 
 def tables() -> Iterator[Table]:
     """Iterate over all tables of flyball.toml; the first has no name."""
-    yield from _tables("", DOCUMENT, {"games", "controllers"})
+    yield from _tables("", FLYBALL_TOML, {"games", "controllers"})
     yield from _tables("games.KEY", GameConfig, {"key", "imports", "bots"})
     yield from _tables("games.KEY.bots.NAME", BotSettings)
     yield from _tables("controllers.NAME", ControllerSettings)
@@ -150,7 +150,7 @@ def _tables(name: str, model: type[BaseModel], left_out: frozenset[str] | set[st
         meaning = described.get("description", "")
         kind = kind_of(described, schema.get("$defs", {}))
         settings.append(Setting(field, kind, shown, info.is_required(), meaning, variable(key)))
-    purpose = "" if model is DOCUMENT else prose(cleandoc(model.__doc__ or ""))
+    purpose = "" if model is FLYBALL_TOML else prose(cleandoc(model.__doc__ or ""))
     if name == MATCHMAKING_TABLE:
         purpose += f"\n\nPresets, to be named instead of the table: {', '.join(f'`{one}`' for one in MATCHMAKING)}."
     yield Table(name, purpose, tuple(settings))

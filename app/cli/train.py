@@ -14,7 +14,7 @@ from app.api.runs import Place
 from app.cli.options import FILE, FOLDER, SEED, json_option, placed, set_option
 from app.cli.output import data_only_on_stdout, echo, show_table, write_json
 from app.config import LANGUAGE_BACKEND, PipelineSettings
-from app.config.pipeline_loading import LEAVES, assigned, by_key, training_settings
+from app.config.pipeline_loading import MEANINGS, assigned, by_key, training_settings
 from app.core import BadUsage, FlyballError
 
 STARTS = {"bc": "behavioral_clone", "random": "random"}
@@ -143,7 +143,7 @@ def _show_settings(settings: PipelineSettings, *, as_json: bool) -> None:
         write_json(values)
         return
     rows = []
-    for key, meaning in LEAVES.items():
+    for key, meaning in MEANINGS.items():
         value = "unset" if values[key] is None else json.dumps(values[key], ensure_ascii=False)
         rows.append((key, Text(value), Text(meaning)))  # Text: otherwise rich reads brackets as markup
     columns = ("setting", "value", "meaning")

@@ -23,7 +23,8 @@ from app.cli.streams import OutputFailed, discard_output, tolerate_closed_output
 from app.cli.up_screen import LiveScreen, Screen, is_usual
 from app.config import PROFILES, RunFolder, RunSettings
 from app.config.dashboard import DashboardSettings
-from app.config.loading import COMMAND_LINE, Loaded, variable
+from app.config.layers import COMMAND_LINE
+from app.config.loading import Loaded, variable
 from app.core import BROKER, FlyballError
 from app.dashboard.access import Access, AddressTaken, listen, url_of
 from app.engine import fork_server

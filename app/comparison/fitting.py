@@ -17,7 +17,7 @@ from scipy.optimize import minimize_scalar, nnls
 
 from app.comparison.run import RunFigures, StudyTask
 from app.comparison.summary import interval
-from app.config import GameConfig, Settings
+from app.config import FrozenModel, GameConfig
 from app.core import HEURISTIC, FlyballError, ModelHash
 from app.core.clock import SECOND_US
 from app.events import (
@@ -206,7 +206,7 @@ def without_troubles(troubles: TroubleSettings) -> TroubleSettings:
     )
 
 
-class Prediction(Settings):
+class Prediction(FrozenModel):
     """An arm's figures, measured and predicted; means over seeds.
 
     The simulation predicts them with the fitted plant. ``over_none`` is the difference in Elo to the arm without

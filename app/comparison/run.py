@@ -16,7 +16,7 @@ from typing import Any
 from app.bus.memory import MemoryBus
 from app.comparison.troubles import FaultyEngine, Planted
 from app.comparison.virtual_time import Processor, SharedEngine, VirtualClock, VirtualLoop
-from app.config import CPU, RunFolder, RunSettings, Settings
+from app.config import CPU, FrozenModel, RunFolder, RunSettings
 from app.controllers.scheduler import WORKER_DAEMON
 from app.core import ModelHash, derive_id
 from app.engine import Engine
@@ -64,7 +64,7 @@ COUNTED = {
 """Types of events that are counted, by the figure's name. Events about no configuration count for the run."""
 
 
-class StudyTask(Settings):
+class StudyTask(FrozenModel):
     """One run.
 
     Attributes:
@@ -96,7 +96,7 @@ class StudyTask(Settings):
         return RunFolder(self.folder / "runs" / self.name)
 
 
-class ConfigFigures(Settings):
+class ConfigFigures(FrozenModel):
     """Figures of one configuration in a run.
 
     Attributes:
@@ -113,7 +113,7 @@ class ConfigFigures(Settings):
     counts: dict[str, int]
 
 
-class RunFigures(Settings):
+class RunFigures(FrozenModel):
     """Figures of one run.
 
     Attributes:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from app.comparison.run import RunFigures, StudyTask, run_task
 from app.comparison.strength import MatchRecord, StudyResources, play_round_robin, players_of
-from app.config import GameConfig, RunSettings, Settings
+from app.config import FrozenModel, GameConfig, RunSettings
 from app.core import BadUsage, FlyballError
 from app.engine import JsonObject, Report, run_coroutine, spread
 from app.store.blobs import replace_durably
@@ -27,7 +27,7 @@ class Unfinished(FlyballError):
     """A run whose champions cannot be compared."""
 
 
-class Study(Settings):
+class Study(FrozenModel):
     """Settings that all runs of a study have in common; see ``StudyTask``."""
 
     settings: RunSettings

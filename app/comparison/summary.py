@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from app.comparison.run import RunFigures
-from app.config import Settings
+from app.config import FrozenModel
 from app.core import student
 from app.simulation import ALL, NONE, Interval
 
@@ -20,7 +20,7 @@ Strengths = Mapping[str, Mapping[str, float]]
 """Each player's strength by configuration, Elo over the random bot."""
 
 
-class Strength(Settings):
+class Strength(FrozenModel):
     """Strength of an arm's champions, Elo, each with its interval over seeds.
 
     Attributes:
@@ -34,7 +34,7 @@ class Strength(Settings):
     over_all: Interval | None
 
 
-class ArmFigures(Settings):
+class ArmFigures(FrozenModel):
     """Figures of one arm.
 
     Attributes:

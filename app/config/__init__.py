@@ -1,12 +1,12 @@
 """Frozen settings of runs and game configurations."""
 
-from app.config.base import ManifestPart, Settings
-from app.config.controllers import KNOBS, ControllerSettings, Knob
+from app.config.base import FrozenModel, ManifestPart
+from app.config.controllers import KNOBS, Knob
 from app.config.deployment import Deployment, RunFolder, WandbMode
-from app.config.devices import CPU, Compute, Device, JobKind, Precision, TextServers
+from app.config.devices import CPU, Compute, JobKind, Precision, TextServers
 from app.config.feedback import FeedbackSettings
 from app.config.games import GAMES
-from app.config.loading import flatten, nest
+from app.config.layers import BadSettings, Document, flatten, nest
 from app.config.pipeline import (
     SELF,
     CloningSettings,
@@ -15,7 +15,6 @@ from app.config.pipeline import (
     PipelineSettings,
     TrainedBackend,
     TrainingSettings,
-    suited,
 )
 from app.config.run import (
     LAPTOP,

@@ -1,4 +1,4 @@
-"""The base of all settings: frozen, and unknown keys are errors."""
+"""The base of settings and of other frozen models: unknown fields are errors."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -8,33 +8,27 @@ from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 
-class Settings(BaseModel):
-    """Base of all settings."""
+class FrozenModel(BaseModel):
+    """Base of all frozen models, settings among them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     def replace(self, **changes: Any) -> Self:
-        """Return a validated copy with changes.
-
-        Raises ``ValidationError``, also for an unknown setting.
-        """
+        """Return a validated copy with changes. Raises ``ValidationError``, also for an unknown field."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}  # without cached properties
         return self.model_validate(fields | changes)
 
     @field_validator("*", mode="before")
     @classmethod
-    def _booleans_are_no_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse booleans for numbers.
-
-        pydantic would read them as 1 or 0. Numbers as text stay valid.
-        """
+    def _refuse_booleans(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse booleans for numbers, because pydantic would read them as 1 or 0. Numbers as text stay valid."""
         if info.field_name in _numbers_of(cls) and _holds_boolean(value):
             raise PydanticCustomError("boolean", "Input should be a number, which true and false are not")
         return value
 
 
 @cache
-def _numbers_of(model: type[Settings]) -> frozenset[str]:
+def _numbers_of(model: type[FrozenModel]) -> frozenset[str]:
     """Return the fields whose types include numbers but not booleans."""
     types = {name: set(_types(field.annotation)) for name, field in model.model_fields.items()}
     return frozenset(name for name, named in types.items() if named & {int, float} and not named & {bool, Any})
@@ -52,7 +46,7 @@ def _holds_boolean(value: Any) -> bool:
     return isinstance(value, bool) or any(map(_holds_boolean, parts))
 
 
-class ManifestPart(Settings):
+class ManifestPart(FrozenModel):
     """Base of a model's manifest and of the settings in it.
 
     A manifest leaves out the fields in ``later`` that have their default. They were added when models existed already,

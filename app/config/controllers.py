@@ -4,7 +4,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, JsonValue
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 from app.config.settings import Parameter
 
 Knob = Literal[
@@ -29,7 +29,7 @@ ControllerName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 """Names a controller of the user's own. In lower case, so that it is never the name of a built-in one."""
 
 
-class ControllerSettings(Settings):
+class ControllerSettings(FrozenModel):
     """A controller of the user's own, and the knobs it takes over."""
 
     use: str = Field(min_length=1, description="package.module:Class, or the name of an entry point")

@@ -6,10 +6,10 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 
 
-class DashboardSettings(Settings):
+class DashboardSettings(FrozenModel):
     """Address and access of the dashboard (ADR-035).
 
     Paths are relative to the settings' folder.
@@ -27,7 +27,7 @@ class DashboardSettings(Settings):
         return bool(self.names) or not ip_address(self.address).is_loopback
 
     @model_validator(mode="after")
-    def _protected(self) -> Self:
+    def _check_protection(self) -> Self:
         try:
             public = self.is_public
         except ValueError:

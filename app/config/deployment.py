@@ -1,7 +1,4 @@
-"""Settings of an installation, and the paths in a run folder.
-
-The settings concern hosts, addresses and monitoring.
-"""
+"""Settings of an installation, such as hosts, addresses and monitoring, and the paths in a run folder."""
 
 import os
 import re
@@ -11,16 +8,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 from app.config.dashboard import DashboardSettings
-from app.config.devices import (
-    Compute,
-    DeviceSettings,
-    JobKind,
-    PrecisionSettings,
-    ProcessesPerTraining,
-    TextServers,
-)
+from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettings, ProcessesPerTraining, TextServers
 from app.config.monitoring import MetricsSettings, NotificationSettings, TraceSettings
 from app.config.ray import RaySettings
 from app.config.store_address import CACHE, CACHE_GIB, StoreAddress
@@ -38,7 +28,7 @@ LEAST_BEATS = 2
 """Fewest signs of life due before a silent daemon counts as lost."""
 
 
-class KeySettings(Settings):
+class KeySettings(FrozenModel):
     """Files and keys for a bus that other machines can reach.
 
     See ADR-008. Paths are relative to the settings' folder.
@@ -49,7 +39,7 @@ class KeySettings(Settings):
     allowed: Path | None = Field(None, description="on the head: file of the admitted keys: flyball keys authorize")
 
     @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def _check_files(self) -> Self:
         if self.secret is None and (self.broker or self.allowed):
             raise ValueError("a secret key is missing: set deployment.keys.secret (flyball keys new NAME)")
         if self.secret is not None and (self.broker is None) == (self.allowed is None):
@@ -59,7 +49,7 @@ class KeySettings(Settings):
         return self
 
 
-class JobProcesses(Settings):
+class JobProcesses(FrozenModel):
     """Numbers of jobs that this machine runs at once, by kind.
 
     All evaluation processes share one evaluation, because it has many parts.
@@ -71,20 +61,18 @@ class JobProcesses(Settings):
     evaluation: int = Field(1, ge=1, description="processes that share an evaluation")
 
 
-class JournalSettings(Settings):
+class JournalSettings(FrozenModel):
     """Limits of the journal's file and of its archive (ADR-006)."""
 
     live_events: int = Field(
-        250_000,
-        ge=1,
-        description="latest events in journal.sqlite; older ones move to the folder archive, compressed",
+        250_000, ge=1, description="latest events in journal.sqlite; older ones move to the folder archive, compressed"
     )
     delete_days: float | None = Field(
         None, gt=0, description="archived events older than this are deleted for good; unset: never"
     )
 
 
-class TextSettings(Settings):
+class TextSettings(FrozenModel):
     """Servers that generate the text of backend ``language`` (ADR-031)."""
 
     servers: tuple[str, ...] = Field(
@@ -98,7 +86,7 @@ class TextSettings(Settings):
 
     @field_validator("servers")
     @classmethod
-    def _are_addresses(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_addresses(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
         for address in servers:
             parts = urlsplit(address)
             if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
@@ -109,17 +97,13 @@ class TextSettings(Settings):
 
 
 def _node_of(data: dict[str, Any]) -> str:
-    """Return the default name of this machine.
-
-    The host's name is used if it is valid and there is a secret key, which shows that several machines take part.
-    Otherwise the name is ``laptop``.
-    """
+    """Return this machine's default name: the host's, if a secret key shows that others take part, or ``laptop``."""
     keys: KeySettings | None = data.get("keys")  # None: they are invalid, which is an error of its own
     host = os.uname().nodename.partition(".")[0]
     return host if keys and keys.secret and re.fullmatch(NODE_PATTERN, host) else "laptop"
 
 
-class Deployment(Settings):
+class Deployment(FrozenModel):
     """Settings that do not affect what is played and learned.
 
     These settings are not journaled.
@@ -183,20 +167,14 @@ class Deployment(Settings):
         return Compute(device=getattr(self.device, kind), precision=getattr(self.precision, kind), processes=processes)
 
     def text_servers(self, run: Path, settings_folder: Path) -> TextServers | None:
-        """Return the servers that generate text, as jobs get them.
-
-        None if no server is set. Adapters are in the run's folder, unless the settings name another folder.
-        """
+        """Return the servers that generate text, as jobs get them; None if no server is set."""
         if not self.text.servers:
             return None
         folder = run / ADAPTERS if self.text.adapters is None else settings_folder / self.text.adapters
         return TextServers(addresses=self.text.servers, folder=str(folder.absolute()))
 
     def store_name(self, run: "RunFolder", settings_folder: Path) -> str:
-        """Return the store's name as jobs get it.
-
-        The name is an absolute folder, or a URL with this machine's cache.
-        """
+        """Return the store's name as jobs get it: an absolute folder, or a URL with this machine's cache."""
         if self.store is None:
             return str(run.store.absolute())
         address = StoreAddress.parse(self.store)
@@ -207,14 +185,14 @@ class Deployment(Settings):
 
     @field_validator("store")
     @classmethod
-    def _is_store(cls, store: str | None) -> str | None:
+    def _check_store(cls, store: str | None) -> str | None:
         if store is not None:
             StoreAddress.parse(store)
         return store
 
     @field_validator("notifications")
     @classmethod
-    def _differ(cls, hooks: tuple[NotificationSettings, ...]) -> tuple[NotificationSettings, ...]:
+    def _check_names(cls, hooks: tuple[NotificationSettings, ...]) -> tuple[NotificationSettings, ...]:
         names = [hook.name for hook in hooks]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"two webhooks are called {min(twice)}")
@@ -222,7 +200,7 @@ class Deployment(Settings):
 
     @field_validator("endpoint")
     @classmethod
-    def _is_address(cls, endpoint: str | None) -> str | None:
+    def _check_address(cls, endpoint: str | None) -> str | None:
         if endpoint is None or endpoint.startswith("ipc://"):
             return endpoint
         if not endpoint.startswith("tcp://") or _port(endpoint) is None:
@@ -230,7 +208,7 @@ class Deployment(Settings):
         return endpoint
 
     @model_validator(mode="after")
-    def _audible(self) -> Self:
+    def _check_heartbeats(self) -> Self:
         if self.node_silent_seconds < LEAST_BEATS * self.heartbeat_seconds:
             raise ValueError(
                 f"node_silent_seconds {self.node_silent_seconds:g} has to be at least {LEAST_BEATS} times "
@@ -239,7 +217,7 @@ class Deployment(Settings):
         return self
 
     @model_validator(mode="after")
-    def _protected(self) -> Self:
+    def _check_protection(self) -> Self:
         unprotected = self.endpoint if self.keys.secret is None else None
         if unprotected and unprotected.startswith("tcp://") and not is_loopback(urlsplit(unprotected).hostname or ""):
             raise ValueError(
@@ -264,7 +242,7 @@ class RunFolder:
         self.path = path
         self.settings = path / "flyball.toml"
         self.journal = path / "journal.sqlite"
-        self.store = path / "store"  # models and experience, unless the settings name another place
+        self.store = path / "store"  # models and experience, unless the settings name another
         self.cache = path / "cache"  # of a store by URL
         self.curves = path / "curves"  # a subfolder for each configuration
         self.up_lock = path / "up.lock"  # locked by `up` while it runs

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 
 JobKind = Literal["selfplay", "training", "evaluation"]
 """A kind of job that runs networks."""
@@ -19,14 +19,14 @@ GPU_GAMES = 4096
 """Games that a process plays at once on a GPU, at least: a pass takes as long there for few positions as for many."""
 
 
-def _known(device: str) -> str:
+def _checked(device: str) -> str:
     if DEVICE_PATTERN.fullmatch(device) is None:
         raise ValueError(f"{device!r} is not a device: write {DEVICE_NAMES}")
     return device
 
 
 Device = Annotated[
-    str, AfterValidator(_known), Field(description="cpu, cuda, cuda:1, or auto: cuda where there is one, else cpu")
+    str, AfterValidator(_checked), Field(description="cpu, cuda, cuda:1, or auto: cuda where there is one, else cpu")
 ]
 Precision = Annotated[
     Literal["auto", "float32", "bfloat16"],
@@ -43,7 +43,7 @@ ProcessesPerTraining = Annotated[
 ]
 
 
-class TextServers(Settings):
+class TextServers(FrozenModel):
     """OpenAI-compatible servers that generate text.
 
     ``folder`` is the folder from which they load adapters.
@@ -53,7 +53,7 @@ class TextServers(Settings):
     folder: str
 
 
-class Compute(Settings):
+class Compute(FrozenModel):
     """Device and precision of a job's networks.
 
     These settings also say where the job finds servers and the user's files. They are a part of the job's spec.
@@ -71,7 +71,7 @@ class Compute(Settings):
 CPU = Compute()
 
 
-class DeviceSettings(Settings):
+class DeviceSettings(FrozenModel):
     """Device of each kind of job.
 
     In ``flyball.toml``, one name stands for all kinds.
@@ -82,7 +82,7 @@ class DeviceSettings(Settings):
     evaluation: Device = "cpu"
 
 
-class PrecisionSettings(Settings):
+class PrecisionSettings(FrozenModel):
     """Precision of each kind of job.
 
     In ``flyball.toml``, one name stands for all kinds.

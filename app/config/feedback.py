@@ -1,14 +1,11 @@
-"""Settings of the feedback controllers.
-
-Names or descriptions give the units. Shares and scores are in [0, 1].
-"""
+"""Settings of the feedback controllers. Names or descriptions give units; shares and scores are in [0, 1]."""
 
 from itertools import pairwise
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 from app.config.settings import MAX_TEMPERATURE, MIN_TEMPERATURE
 from app.core import backoff
 
@@ -39,17 +36,14 @@ FactorOrZero = Annotated[float, Field(ge=0, le=MAX_FACTOR)]
 Ratings = Annotated[int, Field(ge=1, description="ratings since the last change that end its cooldown sooner")]
 
 
-class OrderedSettings(Settings):
-    """Base of settings in ascending order.
-
-    Neighbours may be equal, except in ``strictly_ascending``.
-    """
+class OrderedSettings(FrozenModel):
+    """Base of settings in ascending order; neighbours may be equal, except in ``strictly_ascending``."""
 
     ascending: ClassVar[tuple[tuple[str, ...], ...]] = ()
     strictly_ascending: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _check_order(self) -> Self:
         for names in (*self.ascending, *self.strictly_ascending):
             for lower, higher in pairwise(names):
                 low, high = getattr(self, lower), getattr(self, higher)
@@ -106,7 +100,7 @@ class IntensitySettings(OrderedSettings):
     cooldown_seconds: SecondsOrZero = Field(60.0, description="least time between two changes of the intensity")
 
 
-class GauntletSettings(Settings):
+class GauntletSettings(FrozenModel):
     """Adaptation of hyperparameters to the results of a gauntlet."""
 
     strong_win_rate: Share = Field(0.8, description="against heuristic; above it temperature falls, threshold rises")
@@ -148,7 +142,7 @@ class LearningRateSettings(OrderedSettings):
     cooldown_ratings: Ratings = 5
 
 
-class AnomalySettings(Settings):
+class AnomalySettings(FrozenModel):
     """Detection of loss anomalies."""
 
     metrics: tuple[str, ...] = Field(
@@ -159,7 +153,7 @@ class AnomalySettings(Settings):
     deviations: Factor = Field(6.0, description="standard deviations above the mean that make an anomaly")
 
 
-class CurriculumSettings(Settings):
+class CurriculumSettings(FrozenModel):
     """Shares of self-play of the configurations.
 
     The mean of all weights is 1.
@@ -172,7 +166,7 @@ class CurriculumSettings(Settings):
     min_change: float = Field(0.05, ge=0, description="smallest change of a weight that is worth a decision")
 
 
-class WatchdogSettings(Settings):
+class WatchdogSettings(FrozenModel):
     """The sequential test for regressions: a Bernoulli CUSUM against one fixed opponent."""
 
     design_drop_elo: float = Field(100.0, gt=0, le=MAX_ELO, description="drop in strength that the test should detect")
@@ -187,7 +181,7 @@ class WatchdogSettings(Settings):
     clear_games: int = Field(100, ge=1, description="rated games without evidence of a drop that clear an alarm")
 
     @model_validator(mode="after")
-    def _severities(self) -> Self:
+    def _check_severities(self) -> Self:
         if any(low >= high for low, high in pairwise(self.severity_elo)):
             raise ValueError(f"severity_elo {self.severity_elo} must ascend from minor to critical: put them in order")
         return self
@@ -210,7 +204,7 @@ class LifecycleSettings(OrderedSettings):
     )
 
 
-class SchedulerSettings(Settings):
+class SchedulerSettings(FrozenModel):
     """Allocation of self-play to configurations and workers."""
 
     staleness_hours: Hours = Field(1.0, description="time since the last training at which staleness counts most")
@@ -268,7 +262,7 @@ class TriggerSettings(OrderedSettings):
         return backoff(self.pause_seconds, self.longest_pause_seconds, failures - 2) if failures > 1 else 0.0
 
 
-class FeedbackSettings(Settings):
+class FeedbackSettings(FrozenModel):
     """Settings of all feedback controllers."""
 
     stall: StallSettings = StallSettings()

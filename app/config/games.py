@@ -1,9 +1,7 @@
-"""The configurations that Flyball knows.
+"""The built-in configurations; a new configuration is an entry in ``GAMES``.
 
-A new configuration is one entry in ``GAMES``.
-
-The games of a request give between 2,000 and 10,000 rows: enough to fill the batches of self-play, few
-enough that the model that plays them is still fresh.
+The games of a request give between 2,000 and 10,000 rows: enough to fill the batches of self-play, few enough that the
+model that plays them is still fresh.
 """
 
 from typing import Any
@@ -31,8 +29,7 @@ def _games(count: int, openings: int = 0) -> SelfplaySettings:
 def _searched(key: str, game: str, games: int, openings: int, **settings: Any) -> GameConfig:
     """Return a two-player board game that learns from searches (ADR-028).
 
-    The rules are our own. The search finds what chance would not, so it needs few positions a move; random openings
-    keep the games different.
+    A search needs few positions a move, because it finds what chance would not; random openings vary the games.
     """
     usual: dict[str, Any] = {
         "players": 2,
@@ -46,7 +43,9 @@ def _searched(key: str, game: str, games: int, openings: int, **settings: Any) -
     return GameConfig(key=ConfigKey(key), game=game, **(usual | settings))
 
 
-def _told(key: str, game: str, openings: int, builtins: tuple[BotName, ...] = (RANDOM,), **language: Any) -> GameConfig:
+def _text_game(
+    key: str, game: str, openings: int, builtins: tuple[BotName, ...] = (RANDOM,), **language: Any
+) -> GameConfig:
     """Return a game that a language model plays as text (ADR-031).
 
     The game is small enough for two cores. A game's answers share one reward, so a step in the right direction takes
@@ -143,12 +142,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             ppo=PpoCoefficients(entropy_coef=0.01, gae_lambda=0.5),
         ),
         GameConfig(key=ConfigKey("oh_hell_3p"), game="oh_hell(players=3)", players=3),
-        GameConfig(
-            key=ConfigKey("maedn_4p"),
-            game="maedn(players=4)",
-            players=4,
-            selfplay=_games(48),
-        ),
+        GameConfig(key=ConfigKey("maedn_4p"), game="maedn(players=4)", players=4, selfplay=_games(48)),
         GameConfig(
             key=ConfigKey("chinese_checkers_3p"),
             game="chinese_checkers(players=3)",
@@ -190,9 +184,9 @@ GAMES: dict[ConfigKey, GameConfig] = {
             network=NetworkSettings(kind=TOWER, blocks=2, channels=32),
             selfplay=_games(128, openings=2),
         ),
-        _told("tic_tac_toe_text_2p", "tic_tac_toe", openings=2, teacher=RANDOM, lessons=8_192),
+        _text_game("tic_tac_toe_text_2p", "tic_tac_toe", openings=2, teacher=RANDOM, lessons=8_192),
         # Few lessons: the loop begins within minutes on two cores, and GRPO has something left to teach.
-        _told(
+        _text_game(
             "connect_four_text_2p",
             "connect_four",
             openings=4,

@@ -1,7 +1,4 @@
-"""Settings of metrics, traces and notifications (ADR-036).
-
-Metrics, traces and notifications leave a run for the operator's tools.
-"""
+"""Settings of metrics, traces and notifications, which leave a run for the operator's tools (ADR-036)."""
 
 from pathlib import Path
 from typing import Literal, Self
@@ -9,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 from app.core import ConfigKey
 
 SCHEMES = ("http", "https")
@@ -27,16 +24,13 @@ def is_url(text: str) -> bool:
 
 
 def _checked_url(url: str) -> str:
-    """Return an HTTP or HTTPS URL unchanged.
-
-    Raises ``ValueError`` for any other text.
-    """
+    """Return an HTTP or HTTPS URL unchanged. Raises ``ValueError`` for any other text."""
     if not is_url(url):
         raise ValueError(f"{url!r} is no address: write http://HOST:PORT/PATH or https://HOST/PATH")
     return url
 
 
-class MetricsSettings(Settings):
+class MetricsSettings(FrozenModel):
     """Address of the daemon ``monitoring`` for Prometheus.
 
     There is no password: limit who can reach the address.
@@ -46,7 +40,7 @@ class MetricsSettings(Settings):
     host: str = Field("127.0.0.1", min_length=1, description="address of the head that the port is opened at")
 
 
-class NotificationSettings(Settings):
+class NotificationSettings(FrozenModel):
     """A webhook, and the events that it receives.
 
     A URL with a secret in it is read from a file or from the environment, because settings are shown and copied.
@@ -73,7 +67,7 @@ class NotificationSettings(Settings):
 
     @field_validator("url")
     @classmethod
-    def _is_url(cls, url: str | None) -> str | None:
+    def _check_url(cls, url: str | None) -> str | None:
         if url is not None:
             _checked_url(url)
             if "@" in urlsplit(url).netloc:
@@ -82,21 +76,21 @@ class NotificationSettings(Settings):
 
     @field_validator("name")
     @classmethod
-    def _is_free(cls, name: str) -> str:
+    def _check_name(cls, name: str) -> str:
         if name == COLLECTOR:  # both would share one position in the journal, and miss events
             raise ValueError(f"{COLLECTOR!r} is the name of the collector of traces")
         return name
 
     @model_validator(mode="after")
-    def _named_once(self) -> Self:
-        if sum(one is not None for one in (self.url, self.url_file, self.url_env)) != 1:
+    def _check_sources(self) -> Self:
+        if (self.url, self.url_file, self.url_env).count(None) != 2:
             raise ValueError("set one of url, url_file and url_env")
         if self.token_file is not None and self.token_env is not None:
             raise ValueError("set one of token_file and token_env")
         return self
 
 
-class TraceSettings(Settings):
+class TraceSettings(FrozenModel):
     """The OpenTelemetry collector that gets the events as spans: pip install 'flyball[otel]'."""
 
     endpoint: str | None = Field(
@@ -107,5 +101,5 @@ class TraceSettings(Settings):
 
     @field_validator("endpoint")
     @classmethod
-    def _is_url(cls, endpoint: str | None) -> str | None:
+    def _check_url(cls, endpoint: str | None) -> str | None:
         return endpoint and _checked_url(endpoint)

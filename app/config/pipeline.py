@@ -1,12 +1,14 @@
 """Settings of ``flyball train``."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 from app.config.deployment import LogLevel, WandbMode
 from app.config.devices import Compute, Device, Precision, ProcessesPerTraining
+from app.config.layers import REMOVED, flatten, nest
 from app.config.settings import (
     DEFAULT_BACKEND,
     MLP,
@@ -44,18 +46,17 @@ TABLES: dict[TrainedBackend, str] = {"policy_gradient": "ppo", "search": "search
 """Each backend's own table of settings."""
 
 
-class EnvSettings(Settings):
+class EnvSettings(FrozenModel):
     """Rules, rewards and seats of the games to learn from."""
 
     reward_mode: Rewards = "terminal"
-    normalize_rewards: Literal[True] = Field(True, description="outcomes are always in [-1, 1]")
     collect_all_seats: bool = Field(True, description="learn from every seat of self-play games")
     game: str | None = Field(
         None, description="game string that replaces the configuration's, such as 'hearts(hands=4)'"
     )
 
 
-class CollectionSettings(Settings):
+class CollectionSettings(FrozenModel):
     """Number, sampling and opponents of an iteration's games."""
 
     games_per_iteration: int = Field(256, ge=1, description="games before each update")
@@ -74,13 +75,13 @@ class CollectionSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _shares(self) -> Self:
+    def _check_opponents(self) -> Self:
         if not self.opponents or min(self.opponents.values()) < 0 or sum(self.opponents.values()) <= 0:
             raise ValueError("opponents are shares of the games: none below 0, and some above it")
         return self
 
 
-class CloningSettings(Settings):
+class CloningSettings(FrozenModel):
     """Behavioural cloning before the first iteration."""
 
     teacher: str = Field("heuristic", description="a bot of the game; it plays all seats")
@@ -94,7 +95,7 @@ class CloningSettings(Settings):
     max_grad_norm: float = Field(0.5, gt=0, description="maximum norm of a gradient; longer ones are scaled down")
 
 
-class TrunkSettings(Settings):
+class TrunkSettings(FrozenModel):
     """The network.
 
     An mlp has the layers in ``hidden``. Without ``hidden`` it has two layers: ``hidden_dim`` units, and half as many.
@@ -115,10 +116,9 @@ class TrunkSettings(Settings):
     squeeze_excite: SqueezeExcite = False
     policy_head: PolicyHead = "dense"
     options: NetworkOptions = Field({})
-    shared_trunk: Literal[True] = Field(True, description="one trunk for actor and critic, always")
 
     @model_validator(mode="after")
-    def _suits_its_kind(self) -> Self:
+    def _check_kind(self) -> Self:
         try:
             _ = self.network
         except ValidationError as error:
@@ -146,20 +146,10 @@ class PipelinePpoSettings(PpoSettings):
     gae_lambda: GaeLambda = 0.95
     entropy_coef: float = Field(0.01, ge=0, description="weight of the entropy in the first iteration")
     entropy_coef_end: float | None = Field(None, ge=0, description="weight of the entropy in the last iteration")
-    entropy_trainings: int = Field(100, ge=1, description="unused by flyball train; see collection.num_iterations")
     schedule: Course = "linear"
     epochs: int = Field(4, ge=1, description="passes over the rows; also called ppo_epochs")
     normalize_advantages: bool = Field(True, description="to mean 0 and standard deviation 1 in each batch")
     target_kl: float = Field(0.05, gt=0, description="KL divergence above which an epoch is the last")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _renamed(cls, values: Any) -> Any:
-        if not isinstance(values, dict) or "ppo_epochs" not in values:
-            return values
-        if "epochs" in values:
-            raise ValueError("epochs and ppo_epochs are the same: keep one")
-        return {"epochs" if name == "ppo_epochs" else name: value for name, value in values.items()}
 
 
 class PipelineSearchSettings(SearchSettings):
@@ -172,7 +162,7 @@ class PipelineSearchSettings(SearchSettings):
     replay_rows: int = Field(REPLAY_ROWS, ge=0, description="rows of earlier iterations that are learned from, too")
 
 
-class TrainingSettings(Settings):
+class TrainingSettings(FrozenModel):
     """Length, evaluations, checkpoints and device of a training."""
 
     max_episodes: int | None = Field(None, ge=1, description="games after which no iteration starts")
@@ -200,7 +190,7 @@ class TrainingSettings(Settings):
     processes: ProcessesPerTraining = 1
 
 
-class LoggingSettings(Settings):
+class LoggingSettings(FrozenModel):
     """Outputs other than checkpoints."""
 
     tensorboard: bool = Field(True, description="write TensorBoard curves to the output folder")
@@ -210,7 +200,7 @@ class LoggingSettings(Settings):
     print_frequency: int = Field(1, ge=1, description="iterations between lines of progress")
 
 
-class PipelineSettings(Settings):
+class PipelineSettings(FrozenModel):
     """A training run."""
 
     backend: TrainedBackend = Field(
@@ -225,74 +215,54 @@ class PipelineSettings(Settings):
     training: TrainingSettings = TrainingSettings()
     logging: LoggingSettings = LoggingSettings()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_earlier_versions(cls, values: Any) -> Any:
+        """Drop the settings in ``REMOVED``, which runs of earlier versions recorded."""
+        if not isinstance(values, Mapping):
+            return values
+        return nest({key: value for key, value in flatten(values).items() if key not in REMOVED})
+
     @property
     def updates(self) -> Compute:
         """Device, precision and processes of updates."""
-        asked = self.training
-        return Compute(device=asked.device, precision=asked.precision, processes=asked.processes)
+        training = self.training
+        return Compute(device=training.device, precision=training.precision, processes=training.processes)
 
     @property
     def games(self) -> Compute:
         """Device and precision of the policy in collected games and evaluations."""
-        asked, otherwise = self.collection, self.updates
-        return Compute(device=asked.device or otherwise.device, precision=asked.precision or otherwise.precision)
+        games, updates = self.collection, self.updates
+        return Compute(device=games.device or updates.device, precision=games.precision or updates.precision)
 
 
+_CLONE = {"initial_policy": "behavioral_clone"}
 _TUNED_PPO: dict[ConfigKey, dict[str, Any]] = {
     ConfigKey("connect_four_2p"): {
-        "collection.games_per_iteration": 512,
-        "collection.num_iterations": 2600,
-        "collection.opponents": {SELF: 0.75, HEURISTIC: 0.25},
-        "ppo.learning_rate": 2.5e-3,
-        "ppo.learning_rate_end": 2.5e-4,
-        "ppo.epochs": 2,
-        "ppo.batch_size": 512,
-        "ppo.entropy_coef": 0.15,
-        "ppo.entropy_coef_end": 0.04,
-        "training.eval_games": 1000,
-        "training.eval_frequency": 65,
-        "training.checkpoint_frequency": 65,
+        "collection": {"games_per_iteration": 512, "num_iterations": 2600, "opponents": {SELF: 0.75, HEURISTIC: 0.25}},
+        "ppo": {"learning_rate": 2.5e-3, "learning_rate_end": 2.5e-4, "epochs": 2, "batch_size": 512}
+        | {"entropy_coef": 0.15, "entropy_coef_end": 0.04},
+        "training": {"eval_games": 1000, "eval_frequency": 65, "checkpoint_frequency": 65},
     },
     ConfigKey("hearts_4p"): {
-        "env.reward_mode": "per_trick",
-        "collection.opponents": {HEURISTIC: 1.0},
-        "collection.initial_policy": "behavioral_clone",
-        "collection.games_per_iteration": 4096,
-        "collection.num_iterations": 500,
-        "cloning.rounds": 16,
-        "cloning.games_per_round": 2048,
-        "cloning.batch_size": 512,
-        "ppo.learning_rate": 1e-3,
-        "ppo.learning_rate_end": 1e-4,
-        "ppo.gamma": 1.0,
-        "ppo.gae_lambda": 0.8,
-        "ppo.epochs": 2,
-        "ppo.batch_size": 2048,
-        "ppo.entropy_coef": 0.002,
-        "ppo.entropy_coef_end": 0.0005,
-        "training.eval_games": 12_000,  # with half as many, luck too often decides which model is best
-        "training.eval_frequency": 10,
-        "training.checkpoint_frequency": 10,
+        "env": {"reward_mode": "per_trick"},
+        "collection": {"opponents": {HEURISTIC: 1.0}, "games_per_iteration": 4096, "num_iterations": 500} | _CLONE,
+        "cloning": {"rounds": 16, "games_per_round": 2048, "batch_size": 512},
+        "ppo": {"learning_rate": 1e-3, "learning_rate_end": 1e-4, "gamma": 1.0, "gae_lambda": 0.8}
+        | {"epochs": 2, "batch_size": 2048, "entropy_coef": 0.002, "entropy_coef_end": 0.0005},
+        # with half as many games, luck too often decides which model is best
+        "training": {"eval_games": 12_000, "eval_frequency": 10, "checkpoint_frequency": 10},
     },
-    ConfigKey("tic_tac_toe_2p"): {"collection.num_iterations": 400},  # half a minute; the policy then seldom loses
+    ConfigKey("tic_tac_toe_2p"): {"collection": {"num_iterations": 400}},  # half a minute; the policy then seldom loses
     # Half of all games of random players reach the move limit. Those of the bot that sees mates are decided, and short.
     ConfigKey("shogi_2p"): {
-        "collection.initial_policy": "behavioral_clone",
-        "cloning.teacher": "mate",
-        "cloning.rounds": 4,
-        "cloning.games_per_round": 128,
-        "cloning.batch_size": 32,
-        "cloning.learning_rate": 2e-3,
-        "ppo.learning_rate": 5e-4,
-        "training.eval_games": 100,
-        "training.final_games": 100,
+        "collection": _CLONE,
+        "cloning": {"teacher": "mate", "rounds": 4, "games_per_round": 128, "batch_size": 32, "learning_rate": 2e-3},
+        "ppo": {"learning_rate": 5e-4},
+        "training": {"eval_games": 100, "final_games": 100},
     },
     # Random players never finish this race, so there is nothing to learn from a random start.
-    ConfigKey("chinese_checkers_3p"): {
-        "collection.initial_policy": "behavioral_clone",
-        "cloning.rounds": 8,
-        "cloning.games_per_round": 128,
-    },
+    ConfigKey("chinese_checkers_3p"): {"collection": _CLONE, "cloning": {"rounds": 8, "games_per_round": 128}},
 }
 """Settings of PPO found by experiments (ADR-029). Other games whose configuration learns by PPO have the settings of
 the daemons."""
@@ -300,12 +270,9 @@ the daemons."""
 
 def _searched(iterations: int, games: int) -> dict[str, Any]:
     return {
-        "collection.games_per_iteration": games,
-        "collection.num_iterations": iterations,
-        "search.learning_rate": 2e-3,
-        "search.learning_rate_end": 2e-4,
-        "training.eval_frequency": 10,
-        "training.checkpoint_frequency": 10,
+        "collection": {"games_per_iteration": games, "num_iterations": iterations},
+        "search": {"learning_rate": 2e-3, "learning_rate_end": 2e-4},
+        "training": {"eval_frequency": 10, "checkpoint_frequency": 10},
     }
 
 
@@ -325,25 +292,22 @@ _TUNED: dict[str, dict[ConfigKey, dict[str, Any]]] = {
 
 
 def suited(config: GameConfig, backend: str) -> dict[str, Any]:
-    """Return the settings that suit a game and a backend.
-
-    The settings are by dotted key, and replace the defaults.
-    """
+    """Return the settings that suit a game and a backend, by dotted key, instead of the defaults."""
     knobs = {"learning_rate": config.learning_rate, "epochs": config.epochs}
-    ppo = {f"ppo.{name}": value for name, value in (config.ppo.model_dump() | knobs).items()}
-    search = {f"search.{name}": value for name, value in (config.search.model_dump() | knobs).items()}
-    if config.replay_rows is not None:
-        search["search.replay_rows"] = config.replay_rows
-    others = {
-        "backend": backend,
-        "collection.games_per_iteration": config.selfplay.games_per_request,
-        "collection.opening_plies": config.selfplay.opening_plies,
-        "training.eval_opponent": HEURISTIC if HEURISTIC in config.builtins else RANDOM,
-        "training.eval_temperature": config.evaluation.temperature,
-        "training.eval_games": 400,
-        "training.eval_frequency": 5,
-    }
+    replayed = {} if config.replay_rows is None else {"replay_rows": config.replay_rows}
     network = config.network.model_dump(exclude=config.network.left_out) if config.network.kind != MLP else {}
-    kind = {f"network.{name}": value for name, value in network.items()}
-    tuned = _TUNED[backend].get(config.key, {})
-    return {**ppo, **search, **others, **kind, **tuned}
+    play, evaluation = config.selfplay, config.evaluation
+    from_config = {
+        "backend": backend,
+        "collection": {"games_per_iteration": play.games_per_request, "opening_plies": play.opening_plies},
+        "network": network,
+        "ppo": config.ppo.model_dump() | knobs,
+        "search": config.search.model_dump() | knobs | replayed,
+        "training": {
+            "eval_opponent": HEURISTIC if HEURISTIC in config.builtins else RANDOM,
+            "eval_temperature": evaluation.temperature,
+            "eval_games": 400,
+            "eval_frequency": 5,
+        },
+    }
+    return flatten(from_config) | flatten(_TUNED[backend].get(config.key, {}))

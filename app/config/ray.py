@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 
 SharedJobs = Literal["selfplay", "inspection", "training", "evaluation"]
 """A kind of job that any machine can run."""
@@ -12,7 +12,7 @@ SharedJobs = Literal["selfplay", "inspection", "training", "evaluation"]
 Amount = Annotated[float, Field(gt=0)]
 
 
-class RayDemand(Settings):
+class RayDemand(FrozenModel):
     """Resources that a job of a kind occupies on a Ray node.
 
     The job runs where all of them are free.
@@ -28,7 +28,7 @@ class RayDemand(Settings):
         return {"CPU": self.cpus, **({"GPU": self.gpus} if self.gpus else {}), **self.tags}
 
 
-class RaySettings(Settings):
+class RaySettings(FrozenModel):
     """The cluster, and what each kind of job occupies of it."""
 
     address: str | None = Field(None, description="HOST:PORT of the cluster; unset: `flyball up` starts one here")

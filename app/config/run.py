@@ -1,7 +1,4 @@
-"""Settings of a run and of its league.
-
-RUN_CONFIGURED, the first event of a journal, records them.
-"""
+"""Settings of a run and of its league, which RUN_CONFIGURED, the first event of a journal, records."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -9,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from app.config.base import Settings
+from app.config.base import FrozenModel
 from app.config.controllers import ControllerName, ControllerSettings, Knob
 from app.config.feedback import MAX_SECONDS, FeedbackSettings, Seconds, Share
 from app.config.games import GAMES
@@ -35,7 +32,7 @@ class ForeignSettings(FlyballError):
     """Recorded settings are unknown to this version, or not from the broker."""
 
 
-class DeadlineSettings(Settings):
+class DeadlineSettings(FrozenModel):
     """Deadlines for one attempt at a job, in seconds.
 
     A process that exceeds its deadline is killed and replaced. Deadlines are generous, because they are for jobs that
@@ -52,7 +49,7 @@ Curve = Literal["even", "hard", "var"]
 """Weight of a category's member for a win probability p: 1, (1 - p)^2, or p (1 - p)."""
 
 
-class AdmissionSettings(Settings):
+class AdmissionSettings(FrozenModel):
     """The geometric admission schedule, and retention. Steps are trainings."""
 
     founders: int = Field(2, ge=1, description="checkpoints admitted before the schedule applies")
@@ -67,7 +64,7 @@ class AdmissionSettings(Settings):
     remembered_for: int = Field(500, ge=0, description="steps that a retired checkpoint's games are kept")
 
 
-class MatchmakingSettings(Settings):
+class MatchmakingSettings(FrozenModel):
     """Shares of the opponent categories.
 
     The share of an empty category goes to the others in proportion. By default the model mostly plays itself, because
@@ -87,7 +84,7 @@ class MatchmakingSettings(Settings):
     cold_start: int = Field(0, ge=0, description="league size from which on others than baselines are opponents")
 
     @model_validator(mode="after")
-    def _somebody_to_meet(self) -> Self:
+    def _check_shares(self) -> Self:
         if not self.mirror + self.peers + self.exploitable + self.baselines + self.prioritised > 0:
             raise ValueError("all shares of matchmaking are 0: give at least one category a share")
         return self
@@ -107,7 +104,7 @@ MATCHMAKING: dict[str, MatchmakingSettings] = {
 """Presets. ``alphastar`` is the mix of AlphaStar's main agents; its forgotten players are part of ``prioritised``."""
 
 
-class TournamentSettings(Settings):
+class TournamentSettings(FrozenModel):
     """Matches among members of the league.
 
     Tournaments are played when nothing else is to be evaluated.
@@ -118,7 +115,7 @@ class TournamentSettings(Settings):
     round_robin_every: int = Field(100, ge=0, description="steps between round robins; 0: none")
 
 
-class LeagueSettings(Settings):
+class LeagueSettings(FrozenModel):
     """Settings of the league.
 
     In ``flyball.toml``, ``matchmaking`` may be the name of a preset.
@@ -129,7 +126,7 @@ class LeagueSettings(Settings):
     tournaments: TournamentSettings = TournamentSettings()
 
 
-class RunSettings(Settings):
+class RunSettings(FrozenModel):
     """Settings of a run."""
 
     seed: int = Field(0, ge=0, lt=1 << 63, description="of all that is drawn in the run")
@@ -151,7 +148,7 @@ class RunSettings(Settings):
     configs: tuple[GameConfig, ...] = Field(tuple(GAMES[key] for key in LAPTOP), min_length=1)
 
     @model_validator(mode="after")
-    def _keys_differ(self) -> Self:
+    def _check_keys(self) -> Self:
         keys = [config.key for config in self.configs]
         if len(set(keys)) < len(keys):
             raise ValueError(f"a configuration is named twice among {', '.join(sorted(keys))}")
@@ -159,7 +156,7 @@ class RunSettings(Settings):
 
     @field_validator("controllers")
     @classmethod
-    def _one_owner(cls, controllers: dict[str, ControllerSettings]) -> dict[str, ControllerSettings]:
+    def _check_owners(cls, controllers: dict[str, ControllerSettings]) -> dict[str, ControllerSettings]:
         owners: dict[Knob, str] = {}
         for name, table in controllers.items():
             for knob in table.takes_over:
@@ -185,10 +182,7 @@ class RunSettings(Settings):
 
     @cached_property
     def by_key(self) -> dict[ConfigKey, GameConfig]:
-        """Configurations by key.
-
-        The mapping is cached, because controllers look configurations up at every event.
-        """
+        """Configurations by key; cached, because controllers look them up at every event."""
         return {config.key: config for config in self.configs}
 
     @cached_property
@@ -197,10 +191,7 @@ class RunSettings(Settings):
         return {knob: name for name, table in self.controllers.items() for knob in table.takes_over}
 
     def __contains__(self, key: object) -> bool:
-        """Return whether this run plays a configuration.
-
-        A run's journal may hold events about earlier configurations.
-        """
+        """Return whether this run plays a configuration; its journal may be about earlier ones, too."""
         return key in self.by_key
 
     def config(self, key: str) -> GameConfig:

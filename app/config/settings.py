@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from app.config.base import ManifestPart, Settings
+from app.config.base import FrozenModel, ManifestPart
 from app.core import ANCHOR, HEURISTIC, MCTS, RANDOM, SOLVER, BotName, ConfigKey, is_judge
 
 Parameter = Literal["learning_rate", "epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
@@ -84,16 +84,13 @@ class NetworkSettings(ManifestPart):
 
     @property
     def left_out(self) -> dict[str, Any]:
-        """Fields that a manifest leaves out.
-
-        A manifest leaves out the fields of other kinds, an mlp's ``kind``, and unused later fields.
-        """
+        """Fields that a manifest leaves out: those of other kinds, an mlp's ``kind``, and unused later ones."""
         fields = type(self).model_fields
         unused = {name for name in _LATER_FIELDS if getattr(self, name) == fields[name].default}
         return dict.fromkeys(fields.keys() - NETWORK_FIELDS.get(self.kind, {"kind", "options"}) | unused, True)
 
     @model_validator(mode="after")
-    def _suits_its_kind(self) -> Self:
+    def _check_kind(self) -> Self:
         unused = sorted(self.left_out.keys() - {"kind"})
         for name in unused:
             value = getattr(self, name)
@@ -109,7 +106,7 @@ GaeLambda = Annotated[
 ]
 
 
-class PpoCoefficients(Settings):
+class PpoCoefficients(FrozenModel):
     """Coefficients of proximal policy optimisation (Schulman et al. 2017).
 
     No controller changes them. Of several settings, the defaults gave the strongest players of the two-player games
@@ -141,7 +138,7 @@ class PpoSettings(PpoCoefficients):
     epochs: int = Field(3, ge=1, description="passes over the rows")
 
 
-class SearchSettings(Settings):
+class SearchSettings(FrozenModel):
     """Search and learning of backend ``search``: Gumbel AlphaZero (Danihelka et al. 2022)."""
 
     simulations: int = Field(
@@ -162,7 +159,7 @@ class SearchSettings(Settings):
     symmetries: bool = Field(True, description="also learn from symmetric images of the positions")
 
 
-class LanguageSettings(Settings):
+class LanguageSettings(FrozenModel):
     """Settings of backend ``language``: a base model and its adapters.
 
     The adapters learn by GRPO (Shao et al. 2024).
@@ -218,7 +215,7 @@ class LanguageSettings(Settings):
     weight_decay: float = Field(0.0, ge=0, description="of AdamW")
 
     @model_validator(mode="after")
-    def _even_heads(self) -> Self:
+    def _check_heads(self) -> Self:
         if self.base_width % (2 * self.base_heads):  # positions rotate pairs of a head's numbers
             raise ValueError(
                 f"base_width {self.base_width} must be a multiple of 2 * base_heads, {2 * self.base_heads}"
@@ -236,7 +233,7 @@ Openings = Annotated[int, Field(ge=0, description="a game begins with 0 to this 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 10.0
 
 
-class SelfplaySettings(Settings):
+class SelfplaySettings(FrozenModel):
     """Self-play of a configuration."""
 
     games_per_request: int = Field(256, ge=1, le=1_000_000, description="games that a worker is asked for at once")
@@ -257,7 +254,7 @@ OPENING_PLIES = 4
 """Random decisions that begin a game of an evaluation, where otherwise games would repeat."""
 
 
-class EvaluationSettings(Settings):
+class EvaluationSettings(FrozenModel):
     """The gauntlet played after each training."""
 
     random_games: int = Field(200, ge=1, description="games against the random bot")
@@ -281,10 +278,7 @@ class EvaluationSettings(Settings):
     )
 
     def openings(self, *, dealt: bool) -> int:
-        """Return the number of random decisions that begin a game.
-
-        ``dealt``: cards, dice or hidden moves make games differ (see ``TableSpec``).
-        """
+        """Return the random decisions that begin a game; ``dealt``: cards, dice or hidden moves vary games."""
         if self.opening_plies is not None:
             return self.opening_plies
         return 0 if dealt else OPENING_PLIES
@@ -309,7 +303,7 @@ EngineProtocol = Literal["gtp", "uci", "usi"]
 """Protocol of an engine: Go Text Protocol, Universal Chess Interface, Universal Shogi Interface."""
 
 
-class BotSettings(Settings):
+class BotSettings(FrozenModel):
     """A player of the user's own.
 
     The player is a Python object, or a process that speaks an engine's protocol.
@@ -332,7 +326,7 @@ class BotSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
+    def _check_kind(self) -> Self:
         if (self.player is None) == (self.command is None):
             raise ValueError("a bot has either a player or a command: name one of them")
         if self.player is not None and (self.protocol, self.seconds, self.nodes) != (None, None, None):
@@ -355,7 +349,7 @@ Modules = tuple[Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")], .
 """Names of modules, for instance ``my_games`` or ``package.games``."""
 
 
-class GameConfig(Settings):
+class GameConfig(FrozenModel):
     """One game configuration: game, number of players, network and settings."""
 
     key: ConfigKey = Field(pattern=CONFIG_KEY.pattern)
@@ -419,21 +413,18 @@ class GameConfig(Settings):
 
     @property
     def replays(self) -> bool:
-        """True if trainings also learn from rows of earlier models.
-
-        The value is valid once the backend has been asked.
-        """
+        """True if trainings also learn from rows of earlier models; valid once the backend has been asked."""
         return bool(self.replay_rows)
 
     @model_validator(mode="after")
-    def _anchored(self) -> Self:
+    def _check_random_bot(self) -> Self:
         if RANDOM not in self.builtins:
             raise ValueError(f"builtins of {self.key} lack 'random', on which all ratings are anchored: add it")
         return self
 
     @field_validator("builtins", mode="before")
     @classmethod
-    def _no_judges(cls, value: Any) -> Any:
+    def _refuse_judges(cls, value: Any) -> Any:
         for name in value if isinstance(value, list | tuple) else ():
             if isinstance(name, str) and is_judge(name):
                 raise ValueError(
@@ -442,14 +433,14 @@ class GameConfig(Settings):
         return value
 
     @model_validator(mode="after")
-    def _own_names(self) -> Self:
+    def _check_bot_names(self) -> Self:
         for name in self.bots:
             if is_taken(name):
                 raise ValueError(f"bots of {self.key} cannot be called {name!r}, which means something else: rename it")
         return self
 
     @model_validator(mode="after")
-    def _one_trainer(self) -> Self:
+    def _check_trainer(self) -> Self:
         if self.trainer is not None and self.train_command is not None:
             raise ValueError(f"{self.key} has a trainer and a train_command: leave one of them out")
         return self

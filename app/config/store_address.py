@@ -52,11 +52,11 @@ class StoreAddress:
         if parts.scheme == FOLDER:
             return cls(FOLDER, parts.path, {})
         if parts.scheme not in OBJECT_STORES:
-            known = ", ".join(f"{scheme}://" for scheme in OBJECT_STORES)
-            raise ValueError(f"{parts.scheme}:// is not supported: write a folder, or a URL that begins with {known}")
+            schemes = ", ".join(f"{scheme}://" for scheme in OBJECT_STORES)
+            raise ValueError(f"{parts.scheme}:// is not supported: write a folder, or a URL that begins with {schemes}")
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        named = any(CREDENTIAL.search(option) or OWNED.search(text) for option, text in options.items())
-        if "@" in parts.netloc or named:
+        has_secret = any(CREDENTIAL.search(option) or OWNED.search(text) for option, text in options.items())
+        if "@" in parts.netloc or has_secret:
             raise ValueError("a store's URL has no credentials: put them into the environment, or ~/.aws/credentials")
         if not parts.netloc or parts.fragment:
             raise ValueError(f"{name!r} is no store: write {parts.scheme}://BUCKET/PREFIX")
@@ -73,16 +73,13 @@ class StoreAddress:
         return type(self)(self.scheme, self.root, options)
 
     def __str__(self) -> str:
-        shown = ((name, one if isinstance(one, str) else dumps(one)) for name, one in self.options.items())
-        query = "&".join(f"{name}={quote(text, safe='/:')}" for name, text in shown)
+        texts = {name: value if isinstance(value, str) else dumps(value) for name, value in self.options.items()}
+        query = "&".join(f"{name}={quote(text, safe='/:')}" for name, text in texts.items())
         return f"{self.root}?{query}" if query else self.root
 
 
 def _read(text: str) -> Any:
-    """Return the boolean or number that a text spells.
-
-    Any other text is returned unchanged.
-    """
+    """Return the boolean or number that a text spells, or the text."""
     try:
         value = loads(text)
     except ValueError:

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.config import Settings
+from app.config import FrozenModel
 from app.core import FlyballError, Rate
 
 Autoreset = Literal["same_step", "next_step"]
@@ -100,7 +100,7 @@ class EvalState:
         return (self.owed > 0) & ~self.resetting
 
 
-class EpisodeSummary(Settings):
+class EpisodeSummary(FrozenModel):
     """Summary of an evaluation's episodes; rules 5 to 7 define each field."""
 
     episodes: int = Field(ge=1)

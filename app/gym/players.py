@@ -44,7 +44,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from app.config import Precision, Settings
+from app.config import FrozenModel, Precision
 from app.core import FlyballError, reading
 from app.learning.devices import arithmetic, to_device
 from app.learning.network import BadParameters, bytes_to_parameters
@@ -141,7 +141,7 @@ class RandomActions:
         return np.stack([np.asarray(self._space.sample()) for _ in range(self._count)])
 
 
-class PolicyManifest(Settings):
+class PolicyManifest(FrozenModel):
     """Manifest in the header of a policy file."""
 
     version: Literal[1] = 1

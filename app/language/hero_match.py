@@ -7,7 +7,7 @@ from itertools import starmap
 import numpy as np
 from pydantic import Field
 
-from app.config import Compute, GameConfig, Settings
+from app.config import Compute, FrozenModel, GameConfig
 from app.core import RANDOM, Elo, Rate, derive_seed
 from app.language.rollout import TextOutcomes, TextSchedule, play_texts
 from app.language.selfplay import IN_FLIGHT, generator_for, player_of
@@ -17,7 +17,7 @@ from app.league.plackett_luce import RankedGame, fit_plackett_luce
 from app.store import BlobStore
 
 
-class SeatStatistics(Settings):
+class SeatStatistics(FrozenModel):
     """An agent's results in some seats."""
 
     seats: int = Field(ge=1, description="seats taken in all games; a clone's counts, too")
@@ -33,7 +33,7 @@ class AgentStatistics(SeatStatistics):
     elo_stderr: float | None
 
 
-class HeroMatch(Settings):
+class HeroMatch(FrozenModel):
     """Results of a hero match. Scores and ratings skip pairs of seats of the same agent (clones)."""
 
     games: int = Field(ge=1)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from app.config import Compute, GameConfig, Settings, TextServers, nest
+from app.config import Compute, Document, FrozenModel, GameConfig, TextServers, flatten, nest
 from app.config.devices import Device, Precision
+from app.config.layers import COMMAND_LINE, change
 from app.core import RANDOM, FlyballError, ModelHash, derive_seed, reading, writing
 from app.engine import JsonObject
 from app.language import jobs, selfplay
@@ -35,7 +36,7 @@ class TextRunExists(UnusableTraining):
     """A folder that holds a training already."""
 
 
-class LoopSettings(Settings):
+class LoopSettings(FrozenModel):
     """Settings of ``flyball train`` for text games, in addition to the configuration."""
 
     iterations: int = Field(30, ge=1, description="iterations of playing and learning")
@@ -48,7 +49,10 @@ class LoopSettings(Settings):
     threads: int = Field(1, ge=1, description="threads of the arithmetic; a large base model gains from several")
 
 
-class TextRun(Settings):
+DOCUMENT = Document([LoopSettings, GameConfig], see="See: flyball train GAME --settings", left_out=("key", "imports"))
+
+
+class TextRun(FrozenModel):
     """State of a run after an iteration."""
 
     config: GameConfig
@@ -63,26 +67,15 @@ class TextRun(Settings):
 def text_settings(config: GameConfig, values: Mapping[str, Any]) -> tuple[GameConfig, LoopSettings]:
     """Return configuration and loop settings, changed by ``values``.
 
-    The keys of ``values`` are fields of ``LoopSettings``, or dotted keys of the configuration. Raises
-    ``UnusableTraining``.
+    The keys of ``values`` are fields of ``LoopSettings``, or dotted keys of the configuration. Raises ``BadSettings``.
     """
-    loop = {key: value for key, value in values.items() if key in LoopSettings.model_fields}
-    rest = nest({key: value for key, value in values.items() if key not in loop})
-    changes = {
-        key: getattr(config, key).model_dump() | value
-        if isinstance(value, Mapping) and isinstance(getattr(config, key, None), Settings)
-        else value
-        for key, value in rest.items()
-    }
-    try:
-        return GameConfig.model_validate(config.model_dump() | changes), LoopSettings.model_validate(loop)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise UnusableTraining(
-            f"{'.'.join(map(str, first['loc']))}: {first['msg']}.",
-            hint=f"Settings of text games: {', '.join(LoopSettings.model_fields)}; the configuration's, such as "
-            "learning_rate, epochs, selfplay.games_per_request; and language.*.",
-        ) from error
+    changes = {key: value for key, (value, _) in DOCUMENT.layer(values, COMMAND_LINE).items()}
+    loop = {key: changes.pop(key) for key in LoopSettings.model_fields if key in changes}
+    tree = nest(change(flatten(config.model_dump()), changes))
+    return (
+        DOCUMENT.validated(GameConfig, tree, {}, other=COMMAND_LINE),
+        DOCUMENT.validated(LoopSettings, loop, {}, other=COMMAND_LINE),
+    )
 
 
 def train_text(
@@ -100,7 +93,7 @@ def train_text(
     The report is written to the folder, too. ``servers`` generate the text, if there are any; learning is in this
     process.
 
-    Raises ``UnusableTraining``, ``UnusableFile``, and what the backend's jobs raise.
+    Raises ``BadSettings``, ``UnusableTraining``, ``UnusableFile``, and what the backend's jobs raise.
     """
     place = _Place(str((folder / "models").absolute()), servers)
     resumed = _resumed(folder, values) if resume else None

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch import Tensor
 
-from app.config import Compute, Settings
+from app.config import Compute, FrozenModel
 from app.core import FlyballError, ModelHash, load_plugin, parse_json
 from app.engine import JsonObject, Report
 from app.engine.guard import command_environment, run_guarded
@@ -49,7 +49,7 @@ class TrainerExited(FlyballError):
     """A trainer's function asked its process to exit."""
 
 
-class TrainResult(Settings):
+class TrainResult(FrozenModel):
     """Result of a job that trains."""
 
     model: ModelHash

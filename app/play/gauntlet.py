@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from app.config import Compute, EvaluationSettings, GameConfig, Settings, StoreName
+from app.config import Compute, EvaluationSettings, FrozenModel, GameConfig, StoreName
 from app.config.devices import GPU_GAMES
 from app.core import NEWEST_ANCHOR, RANDOM, FlyballError, ModelHash, is_model
 from app.play.match_statistics import MatchGames, MatchStatistics, match_statistics
@@ -20,7 +20,7 @@ MEMBER = "member_"  # role prefix of randomly drawn league members; such a role 
 ATTEMPTS = 2  # attempts at a batch that raises
 
 
-class Opponent(Settings):
+class Opponent(FrozenModel):
     """An opponent of a gauntlet, and the number of games against it."""
 
     name: str = Field(min_length=1, description="its role, for instance 'champion'; a bot's name")
@@ -97,7 +97,7 @@ class NothingPlayed(FlyballError):
     """All batches of a gauntlet were lost."""
 
 
-class GameBatch(Settings):
+class GameBatch(FrozenModel):
     """Consecutive games of one match, in whole rotations. ``first`` is the number of the first game."""
 
     opponent: Opponent
@@ -127,7 +127,7 @@ class BatchSpec(_ModelSpec):
         return self
 
 
-class BatchResult(Settings):
+class BatchResult(FrozenModel):
     """Result of a batch."""
 
     games: MatchGames
@@ -141,7 +141,7 @@ class OpponentResult(MatchStatistics):
     opponent_model: ModelHash | None
 
 
-class GauntletResult(Settings):
+class GauntletResult(FrozenModel):
     """Results by opponent, in the order requested. Opponents without a played batch are missing."""
 
     results: tuple[OpponentResult, ...] = Field(min_length=1)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.config import Compute, GameConfig, Settings, StoreName
+from app.config import Compute, FrozenModel, GameConfig, StoreName
 from app.core import student
 from app.engine import JsonObject, Report
 from app.games import UnknownGame, open_table, own_hearts
@@ -37,7 +37,7 @@ class HandResults(Columns):
     moons: tuple[bool, ...] = Field(default=(), description="the policy shot the moon")
 
 
-class Side(Settings):
+class Side(FrozenModel):
     """Mean results of one policy's hands."""
 
     points: float = Field(description="a hand")
@@ -46,7 +46,7 @@ class Side(Settings):
     moon_rate: float = Field(ge=0, le=1)
 
 
-class PairedStatistics(Settings):
+class PairedStatistics(FrozenModel):
     """Comparison of a hero and a reference on the same deals. A negative difference favours the hero."""
 
     hands: int = Field(ge=4, description="of each of the two")

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.config import GameConfig, Settings, StoreName
+from app.config import FrozenModel, GameConfig, StoreName
 from app.core import FlyballError, ModelHash, Name, ShardKey
 from app.core.legal import legal_counts
 from app.engine import JsonObject, Report
@@ -72,7 +72,7 @@ class ForeignShard(FlyballError):
     """A shard whose configuration, rules or model differ from its request's."""
 
 
-class InspectionSpec(Settings):
+class InspectionSpec(FrozenModel):
     """Arguments of an inspection."""
 
     store: StoreName
@@ -85,7 +85,7 @@ class InspectionSpec(Settings):
     sample_games: int = Field(default=16, ge=1, description="games that are played again for the parity check")
 
 
-class ShardStatistics(Settings):
+class ShardStatistics(FrozenModel):
     """Counts and means over a shard."""
 
     rows: int = Field(ge=1)
@@ -102,7 +102,7 @@ class ShardStatistics(Settings):
     reachable_positions: float = Field(ge=1, description="likewise, told apart by a seat's own actions before")
 
 
-class QualityScore(Settings):
+class QualityScore(FrozenModel):
     """A shard's quality."""
 
     score: float = Field(ge=0, le=1)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.config import Settings
+from app.config import FrozenModel
 from app.core import FlyballError, GradedScores, MeanOutcome, Rate, rotation_outcomes
 from app.core.statistics import student
 
@@ -24,7 +24,7 @@ class NoGames(FlyballError):
 Verdict = Literal["won", "drawn", "lost", "truncated"]
 
 
-class Columns(Settings):
+class Columns(FrozenModel):
     """Base of results that are stored in columns: tuples of equal length."""
 
     def plus(self, later: Self) -> Self:
@@ -47,7 +47,7 @@ class MatchGames(Columns):
     outcomes: tuple[float, ...] = ()
 
 
-class MatchStatistics(Settings):
+class MatchStatistics(FrozenModel):
     """Statistics of one hero against one opponent in all other seats.
 
     ``score`` is the mean of the games' scores (see ``game_scores``): 1/2 between equals, for any number of players. It

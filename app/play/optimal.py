@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
-from app.config import GameConfig, Settings
+from app.config import FrozenModel, GameConfig
 from app.core import FlyballError, Rate, derive_id, derive_seed
 from app.games import FINISHED, Table, open_table
 from app.games.solver import solver_for
@@ -30,7 +30,7 @@ class TooFewPositions(FlyballError):
     """A game has fewer test positions than were asked for."""
 
 
-class Exercise(Settings):
+class Exercise(FrozenModel):
     """A test position and its optimal moves."""
 
     history: tuple[int, ...] = Field(description="actions from the start, in the rules' numbers")
@@ -38,7 +38,7 @@ class Exercise(Settings):
     hard: bool = Field(description="neither side could win with the next move")
 
 
-class OptimalShare(Settings):
+class OptimalShare(FrozenModel):
     """Shares of moves that were optimal, over all positions and over those that are ``Exercise.hard``."""
 
     all: Rate

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from app.config import Compute, GameConfig, Settings, StoreName
+from app.config import Compute, FrozenModel, GameConfig, StoreName
 from app.core import ModelHash, derive_seed, is_judge
 from app.engine import JsonObject, Report
 from app.games import open_table
@@ -58,7 +58,7 @@ def selfplay_schedule(
     )
 
 
-class LineupSpec(Settings):
+class LineupSpec(FrozenModel):
     """Games with the same players; the hero's seat rotates. ``opponents`` sit in the seats after the hero's."""
 
     opponents: tuple[str, ...] = Field(min_length=1)
@@ -101,7 +101,7 @@ class SelfplaySpec(Compute):
         return tuple(name for name in names if name != self.model)
 
 
-class SelfplayResult(Settings):
+class SelfplayResult(FrozenModel):
     """Result of self-play."""
 
     shard: str

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from app.config import RunSettings, Settings
+from app.config import FrozenModel, RunSettings
 from app.engine import JsonObject, Report, run_coroutine, spread
 from app.simulation.arms import NONE, arms_of
 from app.simulation.scoreboard import HOURS_PER_DAY, RunResult, Scoreboard, run_result
@@ -19,7 +19,7 @@ RESAMPLES = 4000
 PERCENTILES_95 = (2.5, 97.5)
 
 
-class SimulationTask(Settings):
+class SimulationTask(FrozenModel):
     """One run to simulate: an arm, a seed, and the settings."""
 
     settings: RunSettings
@@ -29,7 +29,7 @@ class SimulationTask(Settings):
     seconds: float
 
 
-class Interval(Settings):
+class Interval(FrozenModel):
     """A mean over seeds with its 95% interval. The bounds need two seeds; they are None for one."""
 
     mean: float
@@ -37,7 +37,7 @@ class Interval(Settings):
     upper: float | None
 
 
-class ArmSummary(Settings):
+class ArmSummary(FrozenModel):
     """Figures of one arm over all seeds.
 
     Attributes:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from math import ceil
 
-from app.config import RunSettings, Settings
+from app.config import FrozenModel, RunSettings
 from app.simulation.cluster import SCALED, StationKind
 from app.simulation.settings import ClusterSettings, MachineProcesses, PlantSettings, workers
 from app.simulation.workload import SELFPLAY, ClusterLoad, measured_load
@@ -26,7 +26,7 @@ ProcessCounts = Mapping[StationKind, int]
 """Numbers of processes in the whole cluster."""
 
 
-class Sizing(Settings):
+class Sizing(FrozenModel):
     """A cluster's size and load.
 
     Attributes:
@@ -41,7 +41,7 @@ class Sizing(Settings):
     useful_nodes: int
 
 
-class ClusterPlan(Settings):
+class ClusterPlan(FrozenModel):
     """A cluster as configured, and with the processes that it needs.
 
     Attributes:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from app.config import RunSettings, Settings
+from app.config import FrozenModel, RunSettings
 from app.config.feedback import StallSettings
 from app.controllers import fixed_match
 from app.controllers.fold import Failure
@@ -155,7 +155,7 @@ class Scoreboard:
             case.over = case.number not in truth.planted or truth.trend >= case.before
 
 
-class StallFigures(Settings):
+class StallFigures(FrozenModel):
     """Stall alarms against the truth.
 
     Attributes:
@@ -170,7 +170,7 @@ class StallFigures(Settings):
     false_days: int
 
 
-class RegressionFigures(Settings):
+class RegressionFigures(FrozenModel):
     """Outcomes of planted regressions.
 
     Attributes:
@@ -197,7 +197,7 @@ class RegressionFigures(Settings):
     rollback_seconds: float | None
 
 
-class RunResult(Settings):
+class RunResult(FrozenModel):
     """Figures of one run.
 
     Attributes:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self, get_args, get_origin
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from app.config import GAMES, MATCHMAKING, Settings
+from app.config import GAMES, MATCHMAKING, FrozenModel
 from app.core import ConfigKey, FlyballError
 
 HEAD = "head"
@@ -39,7 +39,7 @@ class BadPlant(FlyballError):
     """Unusable plant file. The message names the file and, if one is wrong, the key."""
 
 
-class JobTimes(Settings):
+class JobTimes(FrozenModel):
     """Durations of a configuration's jobs, seconds.
 
     Attributes:
@@ -57,7 +57,7 @@ class JobTimes(Settings):
     rated_game: float = Positive
 
 
-class TimeSettings(Settings):
+class TimeSettings(FrozenModel):
     """Durations that all configurations share, seconds.
 
     Attributes:
@@ -71,7 +71,7 @@ class TimeSettings(Settings):
     latency: float = Positive
 
 
-class MachineProcesses(Settings):
+class MachineProcesses(FrozenModel):
     """Processes of one machine by kind of job, as in ``deployment.processes``; 0: it has no such daemon."""
 
     selfplay: int = Field(ge=0)
@@ -80,7 +80,7 @@ class MachineProcesses(Settings):
     evaluation: int = Field(ge=0)
 
 
-class ClusterSettings(Settings):
+class ClusterSettings(FrozenModel):
     """Processes of the head and each node, and the spread of speeds.
 
     ``evaluators`` are further machines that evaluate with one process each. A machine does one evaluation at a time.
@@ -99,7 +99,7 @@ class ClusterSettings(Settings):
         return self
 
 
-class LearningSettings(Settings):
+class LearningSettings(FrozenModel):
     """Effect of trainings on strength; see ``Pupil`` in ``app.simulation.world``."""
 
     rows_per_lesson: float = Positive
@@ -115,7 +115,7 @@ class LearningSettings(Settings):
     flawed_divergence: float = NonNegative
 
 
-class PlateauSettings(Settings):
+class PlateauSettings(FrozenModel):
     """Plateaus, where learning gets stuck, and the rate of escapes. See ``escape_chance``."""
 
     per_config: float = NonNegative
@@ -124,7 +124,7 @@ class PlateauSettings(Settings):
     escape_exponent: float = NonNegative
 
 
-class RegressionSettings(Settings):
+class RegressionSettings(FrozenModel):
     """Trainings that make a model worse."""
 
     sudden: float = Probability
@@ -134,7 +134,7 @@ class RegressionSettings(Settings):
     planted_exploit_elo: float = NonNegative
 
 
-class EpisodeSettings(Settings):
+class EpisodeSettings(FrozenModel):
     """Frequency, mean length and severity of one kind of trouble."""
 
     per_day: float = NonNegative
@@ -142,7 +142,7 @@ class EpisodeSettings(Settings):
     severity: Shares
 
 
-class TroubleSettings(Settings):
+class TroubleSettings(FrozenModel):
     """Troubles of nodes and of whole configurations."""
 
     dead_nodes: EpisodeSettings
@@ -155,7 +155,7 @@ class TroubleSettings(Settings):
     evaluation_failure: float = Probability
 
 
-class InspectionSettings(Settings):
+class InspectionSettings(FrozenModel):
     """Results of a shard's inspection."""
 
     healthy: float = Probability
@@ -163,7 +163,7 @@ class InspectionSettings(Settings):
     checked_games: int = Field(ge=1)
 
 
-class CurveSettings(Settings):
+class CurveSettings(FrozenModel):
     """One configuration's learning curve and games.
 
     Attributes:
@@ -185,7 +185,7 @@ class CurveSettings(Settings):
     time: JobTimes
 
 
-class PlantSettings(Settings):
+class PlantSettings(FrozenModel):
     """All parameters of the modelled cluster."""
 
     time: TimeSettings

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from app.config import RunSettings, Settings
+from app.config import FrozenModel, RunSettings
 from app.core.clock import SECOND_US
 from app.events import Event, Payload, TrainingCompleted
 from app.simulation.arms import ALL, arms_of
@@ -26,7 +26,7 @@ BUSY = 0.8
 """Share of time from which a kind of job is a bottleneck: one server's queue has 1.6 jobs on average there (M/D/1)."""
 
 
-class KindLoad(Settings):
+class KindLoad(FrozenModel):
     """Load of one kind of job.
 
     Attributes:
@@ -50,7 +50,7 @@ class KindLoad(Settings):
     growth: float
 
 
-class ClusterLoad(Settings):
+class ClusterLoad(FrozenModel):
     """Load of a cluster with all controllers.
 
     Attributes:

@@ -20,10 +20,10 @@ from app.config import (
     NETWORK_FIELDS,
     TOWER,
     WINDOWS,
+    FrozenModel,
     ManifestPart,
     NetworkSettings,
     Scale,
-    Settings,
     StoreName,
     Width,
 )
@@ -56,7 +56,7 @@ class UnusablePolicy(UnusableFile):
     """A file that holds no model, or whose suffix names no format."""
 
 
-class Canary(Settings):
+class Canary(FrozenModel):
     """Log-probabilities of fixed texts, by which a language model is recognised."""
 
     ids: tuple[tuple[int, ...], ...] = Field(min_length=1, description="tokens of each text")
@@ -69,7 +69,7 @@ class Canary(Settings):
         return self
 
 
-class LoraManifest(Settings):
+class LoraManifest(FrozenModel):
     """Shape of a low-rank adapter, and its answers to fixed texts."""
 
     rank: int = Field(ge=1)
@@ -297,7 +297,7 @@ def _network_of(policy: PortablePolicy) -> NetworkSettings:
     return NetworkSettings.model_validate({"kind": TOWER, **sizes, "squeeze_excite": squeezed, **head})
 
 
-class DistributionSpec(Settings):
+class DistributionSpec(FrozenModel):
     """Arguments of ``distribute``. ``needed`` are the models that this node's cache has to keep."""
 
     store: StoreName

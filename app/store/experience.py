@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
-from app.config import GameConfig, Settings
+from app.config import FrozenModel, GameConfig
 from app.core import UnusableFile, reading
 from app.core.legal import Legal, compact, join
 from app.store.shard import ROW_TYPES, BadShard, Shard, ShardMeta
@@ -33,7 +33,7 @@ class BadExperience(UnusableFile):
         )
 
 
-class Experience(Settings):
+class Experience(FrozenModel):
     """One decision of one seat. An episode is a seat's decisions in a game, in the order of ``step_id``."""
 
     obs: list[float] = Field(min_length=1)

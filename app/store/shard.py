@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 from safetensors import SafetensorError
 
-from app.config import Settings
+from app.config import FrozenModel
 from app.core import ConfigKey, FlyballError, Name, ShardKey, derive_seed, parse_json
 from app.core.legal import Legal, LegalActions, are_legal, compact, legal_counts
 from app.store.blobs import BlobStore, DamagedBlob
@@ -99,7 +99,7 @@ def game_seed(seed: int, game: int) -> int:
     return derive_seed(seed, "game", game)
 
 
-class ShardMeta(Settings):
+class ShardMeta(FrozenModel):
     """Origin of a shard.
 
     ``model`` and ``opponents`` are the players: models by hash, bots by name. Their type is ``Name``, because a

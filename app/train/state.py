@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from app.config import PipelineSettings, Settings
+from app.config import FrozenModel, PipelineSettings
 from app.core import ConfigKey, FlyballError, ModelHash, ShardKey, reading, writing
 from app.events import ShardRef
 from app.store import (
@@ -26,7 +26,7 @@ from app.store import (
 from app.store.blobs import replace_durably
 from app.train.iteration import Evaluation
 
-S = TypeVar("S", bound=Settings)
+S = TypeVar("S", bound=FrozenModel)
 
 
 class NoRun(FlyballError):
@@ -41,7 +41,7 @@ class RunInUse(FlyballError):
     """A run that another process is training."""
 
 
-class Best(Settings):
+class Best(FrozenModel):
     """The best policy so far."""
 
     iteration: int = Field(ge=0)
@@ -55,7 +55,7 @@ class Best(Settings):
         return cls(iteration=iteration, model=model, outcome=evaluation.outcome, evaluation=asdict(evaluation))
 
 
-class RunState(Settings):
+class RunState(FrozenModel):
     """State that an iteration needs from earlier ones.
 
     The model's parameters are stored separately.
@@ -83,7 +83,7 @@ class RunState(Settings):
         return values
 
 
-class RunHead(Settings):
+class RunHead(FrozenModel):
     """Identity and settings of a run: the first file of its folder."""
 
     config: ConfigKey
@@ -203,7 +203,7 @@ class RunPlace:
                 hint="Put it back from a copy, or begin a new run in another folder.",
             ) from error
 
-    def _write(self, path: Path, content: Settings) -> None:
+    def _write(self, path: Path, content: FrozenModel) -> None:
         replace_durably(path, content.model_dump_json(indent=1).encode(), self.path)
 
 

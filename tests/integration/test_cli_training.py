@@ -16,9 +16,8 @@ from commands import invoke, refused, told
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from terminal import on_a_terminal
 
-from app.config import GAMES, SELF, NetworkSettings, SearchSettings
-from app.config.loading import BadSettings
-from app.config.pipeline_loading import LEAVES, assigned, by_key, training_settings
+from app.config import GAMES, SELF, BadSettings, NetworkSettings, SearchSettings
+from app.config.pipeline_loading import MEANINGS, assigned, by_key, training_settings
 from app.train.sinks import read_log
 from app.train.state import RunPlace
 
@@ -122,6 +121,17 @@ def test_the_document_s_own_file_is_understood(tmp_path: Path) -> None:
     assert settings.network.network == NetworkSettings()
 
 
+def test_earlier_run_is_resumed_without_removed_settings(tmp_path: Path) -> None:
+    assert small(tmp_path).exit_code == 0
+    file = tmp_path / "run.json"
+    head = json.loads(file.read_text())
+    head["settings"]["env"]["normalize_rewards"] = head["settings"]["network"]["shared_trunk"] = True
+    file.write_text(json.dumps(head))
+    done = train("tic_tac_toe_2p", "--output", tmp_path, "--resume", "--set", "collection.num_iterations=3")
+    assert done.exit_code == 0, done.stderr
+    assert "normalize_rewards" not in file.read_text()
+
+
 def test_network_of_any_kind_can_be_trained() -> None:
     chosen = ["network.kind=tower", "network.blocks=2", "network.squeeze_excite=true"]
     tower = training_settings(GAMES["connect_four_2p"], None, assigned(chosen)).network.network
@@ -164,6 +174,7 @@ def test_options_on_the_command_line_override_toml(tmp_path: Path) -> None:
         ("run.yaml", "- 1\n", r"run.yaml holds no tables"),
         ("run.toml", "ppo = 3\n", r"Unknown setting 'ppo' in"),
         ("run.toml", "[env]\nnormalize_rewards = false\n", r"env.normalize_rewards \(.*\): Input should be True"),
+        ("run.toml", "[ppo]\nepochs = 2\nppo_epochs = 2\n", r"ppo.epochs and ppo.ppo_epochs in .* are the same"),
         ("run.toml", "[collection.opponents]\nself = -1.0\n", r"collection\.?\w* \(.*\): opponents are shares"),
     ],
 )
@@ -335,7 +346,7 @@ def test_settings_are_shown_with_what_they_mean() -> None:
     table = train("hearts_4p", "--settings").stdout
     assert "pip install 'flyball[wandb]'" in table, "brackets are no markup"
     assert "divides the policy's logits" in table
-    assert [key for key, meaning in LEAVES.items() if not meaning] == []
+    assert [key for key, meaning in MEANINGS.items() if not meaning] == []
 
 
 def test_train_refuses_other_backends_than_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

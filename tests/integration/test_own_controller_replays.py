@@ -10,8 +10,7 @@ from msgspec.structs import replace as with_fields
 from recorded_run import evaluated, trained
 from simulated_settings import simulated_settings
 
-from app.config import GAMES, RunSettings
-from app.config.loading import BadSettings
+from app.config import GAMES, BadSettings, RunSettings
 from app.core import ConfigKey
 from app.events import (
     AdaptiveParamsChanged,

@@ -10,8 +10,7 @@ from tabular_backend import NAME
 
 from app.cli.group import main
 from app.cli.up import _check_journal
-from app.config import GAMES, PROFILES, NetworkSettings, RunSettings
-from app.config.loading import BadSettings
+from app.config import GAMES, PROFILES, BadSettings, NetworkSettings, RunSettings
 from app.events import RunConfigured
 from app.games import open_table
 from daemons.suitability import check_imports_of_trainers, check_lasting, check_playable, check_trainers

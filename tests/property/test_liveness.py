@@ -21,7 +21,7 @@ from profiles import examples
 from pydantic import ValidationError
 
 from app.config import GAMES, FeedbackSettings, RunSettings
-from app.config.base import Settings
+from app.config.base import FrozenModel
 from app.controllers.fold import Fold
 from app.controllers.needs import most_rows
 from app.controllers.state import state_of
@@ -177,7 +177,7 @@ def in_order(drawn: dict[str, Any], *names: str) -> dict[str, Any]:
     return drawn | dict(zip(there, sorted(drawn[name] for name in there), strict=True))
 
 
-def accepted(section: type[Settings], drawn: dict[str, Any]) -> bool:
+def accepted(section: type[FrozenModel], drawn: dict[str, Any]) -> bool:
     try:
         section.model_validate(drawn)
     except ValidationError:
@@ -186,7 +186,7 @@ def accepted(section: type[Settings], drawn: dict[str, Any]) -> bool:
 
 
 @st.composite
-def sections(draw: st.DrawFn, part: str, section: type[Settings], unit_seconds: float) -> dict[str, Any]:
+def sections(draw: st.DrawFn, part: str, section: type[FrozenModel], unit_seconds: float) -> dict[str, Any]:
     """Draw a part of the feedback settings within its fields' bounds.
 
     All durations have one magnitude, because a run of a few hundred ticks has to be longer than each.

@@ -11,9 +11,9 @@ from driving import KEY, run_settings
 from scenario_events import asked as asked_games
 from selfplay_rig import CONFIG, ignore, put_model, selfplay_spec
 
-from app.config import Compute, Deployment, PipelineSettings, PpoCoefficients
+from app.config import BadSettings, Compute, Deployment, PipelineSettings, PpoCoefficients
 from app.config.devices import GPU_GAMES
-from app.config.loading import BadSettings, load
+from app.config.loading import load
 from app.controllers.fold import Fold
 from app.engine import InlineEngine, JobFailed
 from app.events import EvaluationRequested, Payload

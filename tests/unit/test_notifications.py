@@ -11,7 +11,8 @@ from builders import recorded
 from scripted_server import OK, ScriptedServer, answers, scripted_server, status
 
 from app.bus.memory import MemoryBus
-from app.config.loading import BadSettings, load
+from app.config import BadSettings
+from app.config.loading import load
 from app.config.monitoring import NotificationSettings
 from app.events import DaemonFailed, Event, ModelDistributed, TrainingUnblocked, originate
 from app.events.envelope import EPOCH

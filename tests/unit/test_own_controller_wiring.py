@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from driving import run_settings
 
 from app.cli.group import main
-from app.config import RunSettings
-from app.config.loading import BadSettings, load
+from app.config import BadSettings, RunSettings
+from app.config.loading import load
 from app.controllers.controller import Controller
 from app.events import HyperparameterUpdated, TrainingCompleted
 from daemons.bootstrap import LooseEnd, check, check_controllers, consumers, emitters

@@ -11,8 +11,8 @@ import pytest
 from board_games import at_random
 
 from app.backends import describe
-from app.config import GAMES, GameConfig
-from app.config.loading import BadSettings, load
+from app.config import GAMES, BadSettings, GameConfig
+from app.config.loading import load
 from app.config.settings import SelfplaySettings
 from app.core import FlyballError, UnknownPlugin
 from app.games import FINISHED, Game, IllegalAction, UnknownGame, checker_for, open_table

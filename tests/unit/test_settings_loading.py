@@ -6,8 +6,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.config import GAMES, LAPTOP, MATCHMAKING, PROFILES, Deployment, NetworkSettings, RunFolder, flatten, nest
-from app.config.loading import BadSettings, UnknownConfig, load
+from app.config import (
+    GAMES,
+    LAPTOP,
+    MATCHMAKING,
+    PROFILES,
+    BadSettings,
+    Deployment,
+    NetworkSettings,
+    RunFolder,
+    flatten,
+    nest,
+)
+from app.config.loading import UnknownConfig, load
 from daemons.run_folder import MAX_SOCKET_PATH, UnsafeFolder, bus_endpoint
 
 
@@ -116,14 +127,7 @@ def test_profile_and_new_games_cover_configs_below(tmp_path: Path) -> None:
         ("sede = 1", ["'sede'", "flyball.toml", "Did you mean seed?"]),
         ("[deployment]\nnodes = 'x'", ["'deployment.nodes'", "Did you mean deployment.node?"]),
         ("[deployment.keys]\nconfigs = ['hearts_4p']", ["'deployment.keys.configs'", "configs belongs above all"]),
-        (  # the key's former place
-            "[feedback.scheduler]\nnode_silent_seconds = 5",
-            ["'feedback.scheduler.node_silent_seconds'", "Write deployment.node_silent_seconds instead"],
-        ),
-        ("[deployment]\nevaluation_processes = 4", ["Write deployment.processes.evaluation instead"]),
         ("[deployment]\nheartbeat_seconds = 5", ["node_silent_seconds 9 has to be at least 2 times", "seconds 5;"]),
-        ("[games.hearts_4p.ppo]\nlearning_rate = 1", ["flyball.toml", "Write games.hearts_4p.learning_rate instead"]),
-        ("[games.hearts_4p.ppo]\nepochs = 1", ["Write games.hearts_4p.epochs instead"]),
         ("seed = 'many'", ["seed (flyball.toml)", "integer"]),
         ("[games.hearts_4p]\nepochs = 0", ["games.hearts_4p.epochs (flyball.toml)"]),
         ("[games.hearts_4p]\nknobs = ['epoch']", ["games.hearts_4p.knobs", "(flyball.toml)"]),
@@ -162,6 +166,28 @@ def test_bad_files_are_refused_with_the_key_and_the_way_out(tmp_path: Path, text
     with pytest.raises(BadSettings) as caught:
         load(write(tmp_path, text))
     assert [part for part in parts if part not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("former", "key"),
+    [
+        ("feedback.scheduler.node_silent_seconds", "deployment.node_silent_seconds"),
+        ("deployment.evaluation_processes", "deployment.processes.evaluation"),
+        (f"{PLACE}ppo.learning_rate", f"{PLACE}learning_rate"),
+        (f"{PLACE}ppo.epochs", f"{PLACE}epochs"),
+    ],
+)
+def test_former_key_sets_the_current_one(tmp_path: Path, former: str, key: str) -> None:
+    loaded = load(write(tmp_path, f"{HEARTS}{former} = 1\ndeployment.heartbeat_seconds = 0.5\n"))
+    assert (loaded.values()[key], loaded.origins[key]) == (1, "flyball.toml")
+    with pytest.raises(BadSettings, match=f"{key} and {former} are the same. Keep {key}"):
+        load(tmp_path, nest({former: 5, key: 5}))
+
+
+def test_tags_of_ray_jobs_take_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "[deployment.ray.selfplay.tags]\nbig = 1\n")
+    monkeypatch.setenv("FLYBALL_DEPLOYMENT__RAY__SELFPLAY__TAGS", '{"near": 0.5}')
+    assert load(tmp_path).deployment.ray.selfplay.tags == {"big": 1.0, "near": 0.5}
 
 
 @pytest.mark.parametrize("text", ["configs = ['harts_4p']", "[games.harts_4p]\nepochs = 2"])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.config import Deployment, RunFolder
-from app.config.loading import BadSettings, load
+from app.config import BadSettings, Deployment, RunFolder
+from app.config.loading import load
 from app.config.store_address import StoreAddress
 from app.store import FileStore, open_store, scratch_folder
 from app.store.cache import CachedStore

@@ -10,7 +10,7 @@ import pytest
 import torch
 from fake_text_server import FakeTextServer
 
-from app.config import GAMES, LanguageSettings
+from app.config import GAMES, BadSettings, LanguageSettings
 from app.language import jobs, selfplay
 from app.language.base_files import UnfitLanguageSettings
 from app.language.base_model import get_base, load_base
@@ -188,5 +188,5 @@ def test_unfit_settings_begin_no_training(tmp_path: Path) -> None:
     config, loop = text_settings(SMALL, {"iterations": 3, "language.rank": 4, "learning_rate": 0.1})
     assert (config.language.rank, config.language.lessons, config.learning_rate, loop.iterations) == (4, 128, 0.1, 3)
     for values in ({"language.rnk": 4}, {"iterations": 0}, {"no_such": 1}):
-        with pytest.raises(UnusableTraining, match=r"rnk|iterations|no_such"):
+        with pytest.raises(BadSettings, match=r"rnk|iterations|no_such"):
             text_settings(SMALL, values)

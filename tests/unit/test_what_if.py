@@ -9,8 +9,8 @@ from generated_run import hasty
 from golden_runs import load
 from replayed import replay
 
-from app.config import RunSettings, flatten
-from app.config.loading import BadSettings, changed, parse
+from app.config import BadSettings, RunSettings, flatten
+from app.config.loading import changed, parse
 from app.events import (
     EvaluationRequested,
     Event,
