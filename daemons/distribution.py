@@ -74,8 +74,8 @@ VERIFY_SECONDS = 300.0
 
 REMEDY = "Restore the store from a backup, or roll back to a model that it holds: flyball emit MODEL_ROLLED_BACK"
 
-LOST = frozenset({"DamagedBlob", "MissingBlob", "NoModel"})
-"""Errors of a model that the store lacks or has changed; others may be the store's own."""
+LOST = frozenset({"lost_blob", "no_model"})
+"""Codes of errors of a model that the store lacks or has changed; others may be the store's own."""
 
 
 class Wanted(Row, frozen=True):
@@ -410,7 +410,7 @@ class Distributor(Worker[Wanted], Controller):
 
 
 def _is_lost(error: FlyballError) -> bool:
-    return isinstance(error, JobFailed) and error.kind in LOST
+    return isinstance(error, JobFailed) and error.code in LOST
 
 
 def _found(parts: Sequence[Json | FlyballError], earlier: Sequence[ModelHash]) -> Json:

@@ -43,8 +43,8 @@ Inspection = Job[SelfplayComplete]
 REMEMBERED = 256
 """Number of each configuration's latest shards whose keys are remembered."""
 
-UNFIT = frozenset({"DamagedBlob", "ForeignShard", "MissingBlob", "RepeatedShard"})
-"""Names of errors caused by the shard: missing, damaged, mislabelled, or a duplicate."""
+UNFIT = frozenset({"lost_blob", "unfit_shard"})
+"""Codes of errors caused by the shard: missing, damaged, mislabelled, or a duplicate."""
 
 STAYING = 16
 """Number of latest shards that are always kept, because ``app.play.inspection`` compares games with them."""
@@ -255,7 +255,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
     def failed(self, job: Inspection, error: FlyballError) -> tuple[Payload, ...]:
         """Report that the shard is unfit, or that its inspection failed."""
         played = job.request
-        if isinstance(error, JobFailed) and error.kind in UNFIT:
+        if isinstance(error, JobFailed) and error.code in UNFIT:
             return (_unfit(played, f"{error.kind}: {error.summary}"),)
         return (InspectionFailed(request_id=played.request_id, shard=played.shard.key, error=str(error)),)
 

@@ -30,11 +30,8 @@ from daemons.leases import JobOutcome, Leases
 from daemons.spec import DaemonSpec
 
 TrainingJob = Job[TrainingRequested]
-DIVERGED = frozenset({"TrainingDiverged", "DiscardedUpdate"})
-"""Names of the job's errors when an update diverged."""
-
-BAD_DATA = frozenset({"DamagedBlob", "MissingBlob", "NoModel", "UnfinishedEpisode", "UnfitData"})
-"""Names of the job's errors for unusable shards or base models: missing, damaged, or of another game."""
+BAD_DATA = frozenset({"bad_data", "lost_blob", "no_model"})
+"""Codes of the job's errors for unusable shards or base models: missing, damaged, or of another game."""
 
 
 class TrainerRow(Row, frozen=True):
@@ -153,9 +150,9 @@ class Trainer(Worker[TrainingRequested]):
         match error:
             case JobTimedOut():
                 reason = "timed_out"
-            case JobFailed(kind=kind) if kind in DIVERGED:
+            case JobFailed(code="diverged"):
                 reason = "diverged"
-            case JobFailed(kind=kind) if kind in BAD_DATA:
+            case JobFailed(code=code) if code in BAD_DATA:
                 reason = "bad_data"
         return (TrainingFailed(request_id=job.id, reason=reason, error=str(error)),)
 

@@ -47,7 +47,7 @@ class OtherHistory(BusError):
     """
 
 
-class BrokerUnavailable(BusError):
+class BrokerUnavailable(BusError, code="unavailable"):
     """The broker did not acknowledge in time.
 
     Attributes:

@@ -70,14 +70,14 @@ Layer = dict[str, tuple[Any, str]]
 """Each dotted key's value and its origin."""
 
 
-class BadSettings(FlyballError):
+class BadSettings(FlyballError, code="usage"):
     """Settings that cannot be used.
 
     The message names the file or variable, and the key.
     """
 
 
-class UnknownConfig(BadSettings):
+class UnknownConfig(BadSettings, code="unknown"):
     """No game configuration has this key."""
 
 

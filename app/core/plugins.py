@@ -14,7 +14,7 @@ ALIKE = 0.85
 """Similarity from which a name counts as misspelt: that of ``heuristics`` and ``heuristic`` is 0.95."""
 
 
-class UnknownPlugin(FlyballError):
+class UnknownPlugin(FlyballError, code="usage"):
     """Unknown object of the user's own, or one that cannot be imported."""
 
 

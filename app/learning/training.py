@@ -25,7 +25,7 @@ from app.learning.samples import advantages
 from app.store import SHARDS, DamagedBlob, MissingBlob, Shard, get_checkpoint, get_shard, open_store, put_checkpoint
 
 
-class UnfitData(FlyballError):
+class UnfitData(FlyballError, code="bad_data"):
     """A base model or shard that does not fit the requested training."""
 
 
@@ -33,7 +33,7 @@ class UnfitModel(FlyballError):
     """Parameters that are not those of the base model's network."""
 
 
-class DiscardedUpdate(FlyballError):
+class DiscardedUpdate(FlyballError, code="diverged"):
     """An update that must be discarded.
 
     Its trainer says so, or one of its numbers is NaN or infinity.

@@ -64,11 +64,11 @@ MOST_LOG = 40.0  # log of more games than any shard has; a larger tree counts as
 ENOUGH_BALANCE = -(0.9 * log(0.9) + 0.1 * log(0.1))
 
 
-class RepeatedShard(FlyballError):
+class RepeatedShard(FlyballError, code="unfit_shard"):
     """A shard whose games were delivered before."""
 
 
-class ForeignShard(FlyballError):
+class ForeignShard(FlyballError, code="unfit_shard"):
     """A shard whose configuration, rules or model differ from its request's."""
 
 

@@ -118,7 +118,8 @@ def train(world: World, job: Job[TrainingRequested], now_us: int) -> Computed:
     model = world.train(key, request, job.id, now_us)
     seconds = world.plant.time.scale * (time.training + time.trained_row * rows * request.epochs)
     if model is None:
-        error = JobFailed(job.function, "TrainingDiverged", "the modelled update blew up", hint="", trace="")
+        told = {"kind": "TrainingDiverged", "summary": "the modelled update blew up", "code": "diverged"}
+        error = JobFailed(job.function, **told, hint="", trace="")
         return Computed(seconds, error)
     if request.base_model is None:
         result: Json = {"model": model, "parent": None, "step": 0, "rows": rows, "metrics": None}

@@ -19,11 +19,11 @@ KEY = re.compile(r"[0-9a-f]{64}")
 """Pattern of a blob's key."""
 
 
-class MissingBlob(FlyballError):
+class MissingBlob(FlyballError, code="lost_blob"):
     """No blob has this key."""
 
 
-class DamagedBlob(FlyballError):
+class DamagedBlob(FlyballError, code="lost_blob"):
     """A blob's content does not match its key or its format."""
 
 

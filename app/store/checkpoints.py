@@ -48,7 +48,7 @@ NETWORK = "network"
 """Content of a model that is a network: its tensors are the network's parameters."""
 
 
-class NoModel(DamagedBlob):
+class NoModel(DamagedBlob, code="no_model"):
     """A blob that is not a model."""
 
 

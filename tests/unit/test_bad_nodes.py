@@ -18,6 +18,7 @@ from app.events import (
     TrainingRequested,
     TrainingUnblocked,
 )
+from app.store import DamagedBlob
 from daemons.jobs import WorkerPlace
 from daemons.quality_monitor import QualityMonitor
 from daemons.selfplay_worker import SelfplayWorker
@@ -191,7 +192,8 @@ class TestOthersObey:
         (fact,) = monitor.worker.completed(job, {**INSPECTED, "failures": failures})
         assert isinstance(fact, NodeProbed)
         assert fact.score == (None if failures else 0.9)
-        (unfit,) = monitor.worker.failed(job, JobFailed(job.function, "DamagedBlob", "no", hint="", trace=""))
+        error = JobFailed(job.function, "DamagedBlob", "no", hint="", trace="", code=DamagedBlob.code)
+        (unfit,) = monitor.worker.failed(job, error)
         assert (unfit.score, unfit.error) == (None, "DamagedBlob: no")
         monitor.feed(fact)
         assert not monitor.jobs()

@@ -20,6 +20,7 @@ from app.events import (
     NodeReturned,
     SelfplayFailed,
 )
+from app.store import DamagedBlob
 from daemons.distribution import KEPT, OVERDUE, SPARED, Distributor
 
 PLAY_FAILED = SelfplayFailed(request_id="r", worker="selfplay_worker@laptop", error="damaged")
@@ -216,7 +217,8 @@ class TestFailure:
 
 
 def lost(model_step: int) -> JobFailed:
-    return JobFailed("distribute", "DamagedBlob", f"{model(model_step)} has changed.", hint="", trace="")
+    text = f"{model(model_step)} has changed."
+    return JobFailed("distribute", "DamagedBlob", text, hint="", trace="", code=DamagedBlob.code)
 
 
 class TestDamage:
