@@ -16,7 +16,6 @@ from typing import ClassVar
 
 from app.controllers import Controller, Lineage, States, state_of
 from app.core import BROKER, EventId, FlyballError, ModelHash, is_broker
-from app.engine import JobFailed
 from app.events import (
     Cause,
     CheckpointAdded,
@@ -44,6 +43,7 @@ from app.events import (
     TrainingFailed,
     handles,
 )
+from app.store.blobs import model_remedy
 from daemons.jobs import Job, Json, Worker, only
 from daemons.spec import DaemonSpec
 
@@ -71,8 +71,6 @@ FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 30.0, 1800.0
 
 VERIFY_SECONDS = 300.0
 """Least time between two verifications of a distributed model."""
-
-REMEDY = "Restore the store from a backup, or roll back to a model that it holds: flyball emit MODEL_ROLLED_BACK"
 
 LOST = frozenset({"lost_blob", "no_model"})
 """Codes of errors of a model that the store lacks or has changed; others may be the store's own."""
@@ -155,8 +153,8 @@ class LostModel(FlyballError):
     """The store lacks the current model or has changed it; ``readable`` is the latest earlier champion that it has."""
 
     def __init__(self, error: FlyballError, readable: ModelHash | None) -> None:
-        hint = f"The champion {readable[:8]} can be read." if readable else f"No earlier champion can be read. {REMEDY}"
-        super().__init__(error.message, hint=hint)
+        which = f"The champion {readable[:8]}" if readable else "No earlier champion"
+        super().__init__(f"{error.message} {which} can be read.", code=error.code)
         self.readable = readable
 
 
@@ -396,21 +394,20 @@ class Distributor(Worker[Wanted], Controller):
         if wanted.model is None:
             return ()
         failures: int = job.context["failures"]
+        readable, text = error.readable if isinstance(error, LostModel) else None, str(error)
+        if error.code in LOST and readable is None:
+            text = f"{error.message} {model_remedy(job.cause.subject or '', wanted.model)}"
         fact = DistributionFailed(
             model=wanted.model,
             step=wanted.step,
             node=self.place.node,
             attempt=failures + 1,
             retry_seconds=min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(failures, 32)),
-            damaged=isinstance(error, LostModel) or _is_lost(error),
-            readable=error.readable if isinstance(error, LostModel) else None,
-            error=str(error) if isinstance(error, LostModel) else f"{error} {REMEDY}",
+            damaged=error.code in LOST,
+            readable=readable,
+            error=text,
         )
         return (fact,)
-
-
-def _is_lost(error: FlyballError) -> bool:
-    return isinstance(error, JobFailed) and error.code in LOST
 
 
 def _found(parts: Sequence[Json | FlyballError], earlier: Sequence[ModelHash]) -> Json:
@@ -422,7 +419,7 @@ def _found(parts: Sequence[Json | FlyballError], earlier: Sequence[ModelHash]) -
     current, *others = parts
     if not isinstance(current, FlyballError):
         return current
-    if not _is_lost(current):
+    if current.code not in LOST:
         raise current
     found = (model for model, part in zip(earlier, others, strict=True) if not isinstance(part, FlyballError))
     raise LostModel(current, next(found, None))

@@ -1,5 +1,7 @@
 """Distributor: which checkpoints may be deleted, and when."""
 
+import shlex
+
 import pytest
 from builders import EVIDENCE, ready, rejected, rolled_back, training_failed, unrated
 from driving import KEY, OTHER_KEY, DrivenWorker, distributed, run_settings
@@ -18,6 +20,7 @@ from app.events import (
     ModelPromoted,
     NodeLost,
     NodeReturned,
+    RollbackRequested,
     SelfplayFailed,
 )
 from app.store import DamagedBlob
@@ -268,6 +271,12 @@ class TestDamage:
             fact = self.attempt(damaged, *readable)
             assert (fact.damaged, fact.readable) == (True, model(max(readable)) if readable else None)
         assert "No earlier champion can be read" in fact.error
+
+    def test_lost_model_has_a_remedy_to_paste(self, damaged):
+        command = shlex.split(self.attempt(damaged, 0).error.partition("before: ")[2])
+        assert command[:3] == ["flyball", "emit", "ROLLBACK_REQUESTED"]
+        assert RollbackRequested.model_validate_json(command[3]).model == model(2)
+        assert command[4:] == ["--config-key", KEY]
 
     def test_failure_of_the_store_itself_is_no_damage(self, damaged):
         (job,) = damaged.jobs()
