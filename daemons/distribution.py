@@ -43,8 +43,9 @@ from app.events import (
     TrainingFailed,
     handles,
 )
+from app.job_specs import DistributionResult, JsonObject
 from app.store.blobs import model_remedy
-from daemons.jobs import Job, Json, Worker, only
+from daemons.jobs import Job, Worker, only
 from daemons.spec import DaemonSpec
 
 KEPT = 20
@@ -169,6 +170,7 @@ class Distributor(Worker[Wanted], Controller):
 
     name: ClassVar[str] = "Distributor"
     row: ClassVar[type[Kept]] = Kept
+    returns: ClassVar[type[DistributionResult]] = DistributionResult
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {DistributionFailed, DistributionLate, ModelCached, ModelDistributed}
     )
@@ -356,8 +358,8 @@ class Distributor(Worker[Wanted], Controller):
         wanted, is_head = pending.wanted, self._is_head(pending)
         assert wanted is not None  # because ``pending`` returns only rows with a cause
         discard = pending.overdue if wanted.model is None else () if pending.verifies else pending.superseded
-        spec: Json = {
-            "store": self.place.store,
+        spec: JsonObject = {
+            **self.place.context.model_dump(mode="json"),
             "model": wanted.model,
             "discard": list(discard) if is_head else [],
             "needed": sorted({model for state in states.values() for model in _needed(state.lineage)}),
@@ -373,15 +375,15 @@ class Distributor(Worker[Wanted], Controller):
             (spec, *({**spec, "model": model, "discard": []} for model in earlier)),
             self.settings.deadlines.distribution_seconds,
             gather=(lambda parts: _found(parts, earlier)) if looks else only,
-            context={"failures": pending.failures, "is_head": is_head, "verifies": pending.verifies},
+            memo={"failures": pending.failures, "is_head": is_head, "verifies": pending.verifies},
         )
 
-    def completed(self, job: DistributionJob, result: Json) -> tuple[Payload, ...]:
+    def completed(self, job: DistributionJob, result: DistributionResult) -> tuple[Payload, ...]:
         """Report the node that the model is ready on."""
         wanted = job.request
         if wanted.model is None:
             return ()
-        if not job.context["is_head"] or job.context["verifies"]:
+        if not job.memo["is_head"] or job.memo["verifies"]:
             return (ModelCached(model=wanted.model, step=wanted.step, node=self.place.node),)
         return (ModelDistributed(model=wanted.model, step=wanted.step, nodes=(self.place.node,)),)
 
@@ -393,7 +395,7 @@ class Distributor(Worker[Wanted], Controller):
         wanted = job.request
         if wanted.model is None:
             return ()
-        failures: int = job.context["failures"]
+        failures: int = job.memo["failures"]
         readable, text = error.readable if isinstance(error, LostModel) else None, str(error)
         if error.code in LOST and readable is None:
             text = f"{error.message} {model_remedy(job.cause.subject or '', wanted.model)}"
@@ -410,7 +412,7 @@ class Distributor(Worker[Wanted], Controller):
         return (fact,)
 
 
-def _found(parts: Sequence[Json | FlyballError], earlier: Sequence[ModelHash]) -> Json:
+def _found(parts: Sequence[DistributionResult | FlyballError], earlier: Sequence[ModelHash]) -> DistributionResult:
     """Return the result for the current model, the first of the parts.
 
     Raises ``LostModel`` with the first of ``earlier`` that reads if the store has lost the current model, otherwise the

@@ -30,13 +30,22 @@ from app.events import (
     Step,
     handles,
 )
+from app.job_specs import BatchResult, JsonObject, Opponent
 from app.league.league import Agent, League, fold_league
 from app.league.matchmaking import select
 from app.league.pool import Pool, saturated
 from app.league.ratings import LEAST_ERROR, Estimate, OpponentScore, performance_rating
 from app.league.totals import decisive_games, totals_of
-from app.play.gauntlet import ATTEMPTS, MEMBER, GauntletSpec, Opponent, plan_gauntlet, plan_matches
-from daemons.jobs import Job, Json, Worker
+from app.play.gauntlet import (
+    ATTEMPTS,
+    MEMBER,
+    GauntletResult,
+    GauntletSpec,
+    OpponentResult,
+    plan_gauntlet,
+    plan_matches,
+)
+from daemons.jobs import Job, Worker
 from daemons.leases import Leases
 from daemons.spec import DaemonSpec
 
@@ -212,6 +221,7 @@ class Evaluator(Worker[Asked], Controller):
     name: ClassVar[str] = "Evaluator"
     kind: ClassVar[JobKind] = "evaluation"
     row: ClassVar[type[EvaluatorRow]] = EvaluatorRow
+    returns: ClassVar[type[BatchResult]] = BatchResult
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {EloUpdated, EvaluationCompleted, EvaluationFailed, EvaluationProgress}
     )
@@ -273,12 +283,7 @@ class Evaluator(Worker[Asked], Controller):
         else:
             opponents = _opponents(request, lineage, league, config)
         spec = GauntletSpec(
-            store=self.place.store,
-            config=config,
-            model=request.model,
-            opponents=opponents,
-            seed=request.seed,
-            **self.place.compute.model_dump(),
+            **dict(self.place.context), config=config, model=request.model, opponents=opponents, seed=request.seed
         )
         return Job(
             cause,
@@ -286,30 +291,30 @@ class Evaluator(Worker[Asked], Controller):
             self.backend(cause).match,
             spec.parts,
             config.evaluation.batch_seconds,
-            gather=lambda parts: spec.gather(parts).model_dump(),
+            gather=spec.gather,
             attempts=ATTEMPTS,
-            context={"opponents": opponents, "pool": row.pool, "known": row.replace(league=league).known(lineage)},
+            memo={"opponents": opponents, "pool": row.pool, "known": row.replace(league=league).known(lineage)},
         )
 
-    def progressed(self, job: EvaluationJob, report: Json) -> tuple[Payload, ...]:
+    def progressed(self, job: EvaluationJob, report: JsonObject) -> tuple[Payload, ...]:
         """Report a finished batch of a long evaluation."""
-        planned = sum(opponent.games for opponent in job.context["opponents"])
+        planned = sum(opponent.games for opponent in job.memo["opponents"])
         if planned <= LONG_GAMES:
             return ()
         return (EvaluationProgress(request_id=job.id, model=job.request.model, planned_games=planned, **report),)
 
-    def completed(self, job: EvaluationJob, result: Json) -> tuple[Payload, ...]:
+    def completed(self, job: EvaluationJob, result: GauntletResult) -> tuple[Payload, ...]:
         """Report the matches, and the ratings fitted to their games.
 
         Except for a gate, the ratings are fitted to all games of the pool. No reducer computes a fit, because its last
         digits may differ on another machine. It is recorded as a fact.
         """
-        known: Mapping[str, Estimate | None] = job.context["known"]
-        matches, hero, purpose = tuple(map(_match, result["results"])), job.request.model, job.request.purpose
+        known: Mapping[str, Estimate | None] = job.memo["known"]
+        matches, hero, purpose = tuple(map(_match, result.results)), job.request.model, job.request.purpose
         if purpose == "gate":
             rated = rated_alone(matches, known)
         else:
-            rated = rated_together(hero, matches, job.context["pool"], known)
+            rated = rated_together(hero, matches, job.memo["pool"], known)
         complete = EvaluationCompleted(
             request_id=job.id,
             purpose=purpose,
@@ -318,9 +323,9 @@ class Evaluator(Worker[Asked], Controller):
             results=tuple(m.replace(opponent_elo=rated.opponents.get(m.player)) for m in matches),
             elo=rated.hero.elo,
             elo_stderr=rated.hero.stderr,
-            lost_games=result["lost_games"],
-            undecided_games=sum(match["undecided"] for match in result["results"]),
-            seconds=result["seconds"],
+            lost_games=result.lost_games,
+            undecided_games=sum(match.undecided for match in result.results),
+            seconds=result.seconds,
         )
         return (complete, EloUpdated(ratings=rated.changed)) if rated.changed else (complete,)
 
@@ -368,13 +373,10 @@ def _changed(rows: Rows, event: Event[Any], states: States, **changes: Any) -> S
     return Step({event.subject: row.replace(pending=tuple(played))})
 
 
-def _match(match: Json) -> MatchResult:
-    """Return a match's result without the opponent's rating.
-
-    The opponent's rating is not fitted yet.
-    """
-    counted = {field: match[field] for field in MatchResult.model_fields if field != "opponent_elo"}
-    return MatchResult.model_validate({**counted, "opponent_elo": None})
+def _match(match: OpponentResult) -> MatchResult:
+    """Return a match's result without the opponent's rating, which is not fitted yet."""
+    counted = {field: value for field, value in match if field in MatchResult.model_fields}
+    return MatchResult(**counted, opponent_elo=None)
 
 
 def _is_background(pending: EvaluationPending) -> bool:

@@ -34,7 +34,8 @@ from app.events import (
     TrainingRequested,
     handles,
 )
-from daemons.jobs import Job, Json, Worker
+from app.job_specs import InspectionResult
+from daemons.jobs import Job, Worker
 from daemons.leases import Leases
 from daemons.spec import DaemonSpec
 
@@ -152,6 +153,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
 
     name = "QualityMonitor"
     row = InspectionRow
+    returns = InspectionResult
     emits = frozenset({InspectionFailed, NodeProbed, ParityChecked, QualityDegraded, QualityScoreUpdated})
 
     @handles(SelfplayComplete)
@@ -214,31 +216,31 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
         """Return the inspection of a waiting shard."""
         played = pending.played
         assert played is not None  # because ``pending`` returns only rows with a cause
-        spec: Json = {
-            "store": self.place.store,
-            "config": self.config_json(cause),
-            "shard": played.shard.key,
-            "model": played.shard.model,
-            "earlier": list(pending.earlier),
-            "discard": list(pending.discard),
-            "seed": played.shard.seed,
-        }
-        return Job(cause, played, self.backend(cause).inspect, (spec,), self.settings.deadlines.inspection_seconds)
+        spec = self.spec(
+            cause,
+            shard=played.shard.key,
+            model=played.shard.model,
+            earlier=list(pending.earlier),
+            discard=list(pending.discard),
+            seed=played.shard.seed,
+        )
+        deadline_seconds = self.settings.deadlines.inspection_seconds
+        return Job(cause, played, self.backend(cause).inspect, (spec,), deadline_seconds)
 
-    def completed(self, job: Inspection, result: Json) -> tuple[Payload, ...]:
+    def completed(self, job: Inspection, result: InspectionResult) -> tuple[Payload, ...]:
         """Report the shard's quality.
 
         A shard with games that cannot be replayed is unfit.
         """
-        played, failures, shard = job.request, result["failures"], job.request.shard
+        played, failures, shard = job.request, result.failures, job.request.shard
         verdict: Payload
         if failures:
             verdict = _unfit(played, f"parity: {failures[0]}")
         elif played.probe:
-            verdict = _probed(played, result["score"], None)
+            verdict = _probed(played, result.score, None)
         else:
             verdict = QualityScoreUpdated(
-                request_id=played.request_id, shard=shard, score=result["score"], components=result["components"]
+                request_id=played.request_id, shard=shard, score=result.score, components=result.components
             )
         if played.probe:
             return (verdict,)
@@ -246,8 +248,8 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
             request_id=played.request_id,
             worker=shard.worker,
             shard=shard.key,
-            against=result.get("against"),
-            checked=result["checked"],
+            against=result.against,
+            checked=result.checked,
             failures=len(failures),
         )
         return parity, verdict

@@ -25,7 +25,8 @@ from app.events import (
     TrainingStarted,
     handles,
 )
-from daemons.jobs import Job, Json, Worker
+from app.job_specs import JsonObject, ModelResult
+from daemons.jobs import Job, Worker
 from daemons.leases import JobOutcome, Leases
 from daemons.spec import DaemonSpec
 
@@ -72,6 +73,7 @@ class Trainer(Worker[TrainingRequested]):
     name = "Trainer"
     kind = "training"
     row = TrainerRow
+    returns = ModelResult
     emits = frozenset({TrainingStarted, TrainingProgress, TrainingCompleted, TrainingFailed})
 
     @handles(TrainingRequested)
@@ -98,19 +100,13 @@ class Trainer(Worker[TrainingRequested]):
     def pending(rows: Rows) -> Sequence[tuple[Cause, TrainerRow]]:
         """Return the configurations with a pending request, oldest request first."""
         waiting = [(row.cause, row) for row in rows.values() if row.cause]
-        return sorted(waiting, key=lambda one: one[0].sequence)
+        return sorted(waiting, key=lambda pair: pair[0].sequence)
 
     def job(self, cause: Cause, pending: TrainerRow, states: States) -> TrainingJob:
         """Return the job that trains a model, or makes the initial one."""
         request = pending.request
         assert request is not None  # because ``pending`` returns only rows with a cause
-        function = self.backend(cause).initialise
-        spec: Json = {
-            "store": self.place.store,
-            "config": self.config_json(cause),
-            "seed": request.seed,
-            **self.place.compute.model_dump(),
-        }
+        function, spec = self.backend(cause).initialise, self.spec(cause, seed=request.seed)
         if request.base_model is not None:
             function = train_job(self.settings.config(cause.subject or ""))
             spec |= {
@@ -128,21 +124,13 @@ class Trainer(Worker[TrainingRequested]):
         rows = sum(shard.rows for shard in job.request.shards)
         return (TrainingStarted(request_id=job.id, base_model=job.request.base_model, rows=rows),)
 
-    def progressed(self, job: TrainingJob, report: Json) -> tuple[Payload, ...]:
+    def progressed(self, job: TrainingJob, report: JsonObject) -> tuple[Payload, ...]:
         """Report a training's progress."""
         return (TrainingProgress(request_id=job.id, **report),)
 
-    def completed(self, job: TrainingJob, result: Json) -> tuple[Payload, ...]:
+    def completed(self, job: TrainingJob, result: ModelResult) -> tuple[Payload, ...]:
         """Report the trained model."""
-        complete = TrainingCompleted(
-            request_id=job.id,
-            model=result["model"],
-            parent=result["parent"],
-            step=result["step"],
-            rows=result["rows"],
-            metrics=result["metrics"],
-        )
-        return (complete,)
+        return (TrainingCompleted(request_id=job.id, **dict(result)),)
 
     def failed(self, job: TrainingJob, error: FlyballError) -> tuple[Payload, ...]:
         """Report that the update was discarded, with the reason."""

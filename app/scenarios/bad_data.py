@@ -17,6 +17,7 @@ from app.events import (
     ShardRef,
     TrainingRequested,
 )
+from app.job_specs import SelfplaySpec
 from app.scenarios.plan import Expected, Known, Plan, Scenario
 from app.store import BlobStore, Shard, get_shard, put_shard
 
@@ -74,7 +75,7 @@ def _falsely_played(known: Known, store: BlobStore) -> SelfplayComplete:
 
     Returns the event that a worker would publish.
     """
-    from app.play.selfplay import SelfplaySpec, play_into  # imported late, because the other scenarios don't need torch
+    from app.play.selfplay import play_into  # imported late, because the other scenarios don't need torch
 
     assert known.model is not None  # see _lacks
     config = known.settings.config(known.key)

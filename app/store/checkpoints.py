@@ -24,10 +24,10 @@ from app.config import (
     NetworkSettings,
     Scale,
     Settings,
-    StoreName,
     Width,
 )
 from app.core import ConfigKey, ModelHash, NetworkShape, UnusableFile, reading, writing
+from app.job_specs import DistributionResult, DistributionSpec, job
 from app.portable import FORMATS, LINEAGE, BadPolicyFile, PortablePolicy, read_policy, write_policy
 from app.store.blobs import BlobStore, DamagedBlob, MissingBlob, key_of
 from app.store.cache import CachedStore
@@ -306,31 +306,19 @@ def _network_of(policy: PortablePolicy) -> NetworkSettings:
     return NetworkSettings.model_validate({"kind": TOWER, **sizes, "squeeze_excite": squeezed, **head})
 
 
-class DistributionSpec(Settings):
-    """Arguments of ``distribute``.
-
-    ``needed`` are the models that this node's cache has to keep.
-    """
-
-    store: StoreName
-    model: ModelHash | None
-    discard: tuple[ModelHash, ...]
-    needed: tuple[ModelHash, ...] = ()
-
-
-def distribute(spec: dict[str, object], report: object) -> dict[str, object]:  # noqa: ARG001 - every job's signature
+@job
+def distribute(spec: DistributionSpec, report: object) -> DistributionResult:  # noqa: ARG001 - every job's signature
     """Verify a model, then delete the models to discard (a job).
 
     The optimiser's state is verified, too. Raises ``MissingBlob`` or ``DamagedBlob``; then nothing is deleted.
     """
-    wanted = DistributionSpec.model_validate(spec)
-    store = open_store(wanted.store)
+    store = open_store(spec.store)
     if isinstance(store, CachedStore):
-        store.cache.pin(wanted.needed)
-        if wanted.model is not None:
-            store.cache.remove(wanted.model)  # the store's own copy is verified, because other nodes read it
-    if wanted.model is not None:
-        get_checkpoint(store, wanted.model, optimizer=True)
-    for model in wanted.discard:
+        store.cache.pin(spec.needed)
+        if spec.model is not None:
+            store.cache.remove(spec.model)  # the store's own copy is verified, because other nodes read it
+    if spec.model is not None:
+        get_checkpoint(store, spec.model, optimizer=True)
+    for model in spec.discard:
         delete_checkpoint(store, model)
-    return {"model": wanted.model}
+    return DistributionResult(model=spec.model)

@@ -21,6 +21,7 @@ from app.events import (
     TrainingCompleted,
     originate,
 )
+from app.job_specs import JobContext
 from app.journal import history
 from app.journal.memory import MemoryJournal, MemoryStateStore
 from app.replay.replaying import Replay
@@ -41,7 +42,7 @@ SPECS = {name: spec for name, spec in DAEMONS.items() if spec.reducers}
 
 
 def place_of(name: str, store: Path) -> WorkerPlace:
-    return WorkerPlace(name=f"{name}@laptop", node="laptop", store=str(store))
+    return WorkerPlace(name=f"{name}@laptop", node="laptop", context=JobContext(store=str(store)))
 
 
 async def turn(journal: MemoryJournal, states: dict[str, MemoryStateStore], store: Path, until: int) -> None:

@@ -23,6 +23,7 @@ from app.events import (
     RollbackRequested,
     SelfplayFailed,
 )
+from app.job_specs import DistributionResult
 from app.store import DamagedBlob
 from daemons.distribution import KEPT, OVERDUE, SPARED, Distributor
 
@@ -158,7 +159,7 @@ def test_deletion_reports_nothing_and_is_repeated_if_it_fails(champion):
     assert not champion.jobs()
     refused += reject(champion, 1, 2 * SPARED)
     (job,) = champion.jobs()
-    assert champion.worker.completed(job, {}) == ()
+    assert champion.worker.completed(job, DistributionResult()) == ()
     assert champion.worker.failed(job, JobFailed("f", "OSError", "disk full", hint="", trace="")) == ()
     reject(champion, SPARED, 2 * SPARED + 1)
     (job,) = champion.jobs()
@@ -254,7 +255,7 @@ class TestDamage:
         (job,) = worker.jobs()
         steps = {model(step): step for step in range(3)}
         wanted = [steps[part["model"]] for part in job.parts]
-        parts = [{} if step in readable else lost(step) for step in wanted]
+        parts = [DistributionResult() if step in readable else lost(step) for step in wanted]
         try:
             job.gather(parts)
         except FlyballError as error:
@@ -289,7 +290,9 @@ class TestDamage:
         later.feed(fact)
         (job,) = later.jobs()
         assert [part["model"] for part in job.parts] == [model(2)]
-        assert later.worker.completed(job, {}) == (ModelCached(model=model(2), step=2, node="laptop"),)
+        assert later.worker.completed(job, DistributionResult()) == (
+            ModelCached(model=model(2), step=2, node="laptop"),
+        )
 
     def test_sound_model_is_verified_once_in_a_while(self, later):
         found = 0
@@ -298,7 +301,7 @@ class TestDamage:
             later.feed(PLAY_FAILED)
             for job in later.jobs():
                 found += 1
-                later.feed(later.worker.completed(job, {})[0])
+                later.feed(later.worker.completed(job, DistributionResult())[0])
         assert found == 2
 
     def test_restored_blob_ends_the_search(self, later):
@@ -306,7 +309,7 @@ class TestDamage:
         self.attempt(later)
         self.retry(later)
         (job,) = later.jobs()
-        later.feed(later.worker.completed(job, job.gather([{}, lost(1), lost(0)]))[0])
+        later.feed(later.worker.completed(job, job.gather([DistributionResult(), lost(1), lost(0)]))[0])
         assert not later.jobs()
         assert promote(later, 3) == []
 
@@ -339,7 +342,7 @@ class TestNodes:
         assert not worker.jobs()
         worker.feed(ready("broker", "w1", capacity=0), None)
         (job,) = worker.jobs()
-        assert worker.worker.completed(job, {})[0].nodes == ("w1",)
+        assert worker.worker.completed(job, DistributionResult())[0].nodes == ("w1",)
 
     def test_another_node_deletes_nothing(self):
         worker, cached = self.on("w1"), ModelCached(model=model(0), step=0, node="w1")
@@ -348,7 +351,7 @@ class TestNodes:
         worker.feed(distributed(model(0), 0))
         (job,) = worker.jobs()
         assert job.parts[0]["discard"] == []
-        assert worker.worker.completed(job, {}) == (cached,)
+        assert worker.worker.completed(job, DistributionResult()) == (cached,)
         worker.feed(cached)
         reject(worker, 2 * SPARED)
         assert not worker.jobs(), "deleting overdue candidates is the head's, too"
