@@ -151,10 +151,7 @@ LANGUAGE = Backend(
     match="app.language.selfplay:match",
     distribute="app.store.checkpoints:distribute",
 )
-"""A language model's low-rank adapter, which plays text games.
-
-It learns by GRPO.
-"""
+"""A language model's low-rank adapter, which plays text games. It learns by GRPO."""
 
 OURS = {backend.name: backend for backend in (POLICY_GRADIENT, SEARCH, LANGUAGE)}
 

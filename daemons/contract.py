@@ -135,10 +135,7 @@ class _Trial:
         return made
 
     async def play(self, first: TrainingCompleted) -> SelfplayComplete:
-        """Play games of the first model.
-
-        Some of them are against the random bot.
-        """
+        """Play games of the first model. Some of them are against the random bot."""
         others = Lineup(opponents=(RANDOM,) * (self.config.players - 1), games=PLAYED_GAMES // 2)
         knobs: dict[str, Any] = {"games": PLAYED_GAMES, "temperature": self.config.selfplay.temperature, "seed": SEED}
         self.feed(SelfplayRequested(worker=PLACE, model=first.model, lineups=(others,), probe=False, **knobs))
@@ -202,10 +199,7 @@ class _Trial:
         return TrainingRequested(base_model=base, shards=shards, step=0, seed=SEED, **knobs)
 
     def feed(self, data: Payload, subject: str | None = "") -> None:
-        """Record an event about the configuration.
-
-        With ``subject`` None, the event is about the run.
-        """
+        """Record an event about the configuration. With ``subject`` None, the event is about the run."""
         self.recorded += 1
         time = EPOCH + timedelta(seconds=self.recorded)
         key = self.config.key if subject == "" else subject
@@ -252,10 +246,7 @@ class _Trial:
             self.find(what, hint)
 
     async def check_knob(self, job: Job[Any], name: str, knob: str, key: str, value: float) -> None:
-        """Add a finding if a knob changes nothing.
-
-        Only knobs that the feedback may change are checked.
-        """
+        """Add a finding if a knob changes nothing. Only knobs that the feedback may change are checked."""
         if knob in self.config.knobs:
             what = f"{knob} changes nothing, and is among the knobs."
             hint = f"Use the spec's {key}, or leave the knob out in describe or in games.{self.config.key}.knobs."

@@ -45,9 +45,7 @@ def only(parts: Sequence[Any | FlyballError]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[Q]):
-    """Calls of one function in compute processes.
-
-    The calls are made for the event that requested the job.
+    """Calls of one function in compute processes, for the event that requested the job.
 
     Attributes:
         cause: the event that requested the job.
@@ -77,10 +75,7 @@ class Job(Generic[Q]):
 
 @dataclass(frozen=True)
 class Worker(HandlerReducer, ABC, Generic[Q]):
-    """Base of workers.
-
-    Workers' methods are pure: the host runs the jobs, and publishes the facts that the methods return.
-    """
+    """Base of workers, whose methods are pure: the host runs the jobs, and publishes the facts that they return."""
 
     name: ClassVar[str]
     kind: ClassVar[JobKind | None] = None  # of its jobs, if they run networks
@@ -93,10 +88,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
 
     @property
     def id_namespace(self) -> str:
-        """Name from which the ids of the worker's facts derive.
-
-        The name differs by node where several nodes answer one event.
-        """
+        """Name from which the ids of the worker's facts derive; by node where several nodes answer one event."""
         return self.name
 
     @staticmethod
@@ -111,10 +103,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     def jobs(
         self, rows: Mapping[str, Any], states: States, leased: Container[EventId] | None = None
     ) -> Iterator[Job[Q]]:
-        """Iterate over the jobs of the pending requests.
-
-        The most urgent jobs come first. If ``leased`` is given, only jobs of those requests are returned.
-        """
+        """Iterate over the jobs of the pending requests, most urgent first; with ``leased``, of those requests only."""
         for cause, pending in self.pending(rows):
             if leased is None or cause.id in leased:
                 yield self.job(cause, pending, states)
@@ -158,10 +147,7 @@ class UnusableResult(FlyballError):
 
 
 class JobRunner:
-    """Runs at most ``capacity`` jobs of one worker at once.
-
-    ``capacity`` may be changed.
-    """
+    """Runs at most ``capacity`` jobs of one worker at once. ``capacity`` may be changed."""
 
     def __init__(self, engine: Engine, capacity: int, publish: Publish) -> None:
         self._engine, self.capacity, self._publish = engine, capacity, publish
@@ -202,10 +188,7 @@ class JobRunner:
                 self._running[job_id] = group.create_task(self._run(group, worker, wanted[job_id]))
 
     async def drain(self, seconds: float) -> None:
-        """Start no more jobs, and wait for the running ones.
-
-        After ``seconds`` the running jobs are cancelled, but stay wanted.
-        """
+        """Start no more jobs, and wait for the running ones. After ``seconds`` they are cancelled, but stay wanted."""
         self._draining = True
         if tasks := {*self._running.values(), *self._publishing}:
             await asyncio.wait(tasks, timeout=seconds)

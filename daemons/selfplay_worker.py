@@ -76,10 +76,7 @@ class SelfplayWorker(Worker[SelfplayRequested], Controller):
 
     @handles(ModelRolledBack)
     def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[SelfplayPending]:
-        """Drop the configuration's requests.
-
-        The scheduler makes other requests. A quarantine's probe goes on.
-        """
+        """Drop the configuration's requests. The scheduler makes other requests. A quarantine's probe goes on."""
         vain = [name for name, row in rows.items() if row.cause.subject == event.subject and not row.request.probe]
         return Step(dict.fromkeys(vain))
 

@@ -1,7 +1,4 @@
-"""The trainer.
-
-The trainer runs one training for each request, or makes a configuration's initial model.
-"""
+"""The trainer: runs one training for each request, or makes a configuration's initial model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -53,10 +50,7 @@ Rows = Mapping[str, TrainerRow]
 
 
 def train_job(config: GameConfig) -> str:
-    """Return the job that trains a configuration.
-
-    The job calls the user's own trainer, or the backend's.
-    """
+    """Return the job that trains a configuration: the user's own trainer, or the backend's job."""
     if config.train_command is not None:
         return "app.learning.own_trainers:train_by_command"
     if config.trainer is not None:
@@ -65,10 +59,7 @@ def train_job(config: GameConfig) -> str:
 
 
 class Trainer(Worker[TrainingRequested]):
-    """Runs a job for each request.
-
-    The job trains a model, or draws a first one.
-    """
+    """Runs a job for each request, which trains a model or draws a first one."""
 
     name = "Trainer"
     kind = "training"
@@ -154,10 +145,7 @@ class TrainingLeases(Leases):
     failed = frozenset({TrainingFailed})
 
     def outcome(self, data: Payload) -> JobOutcome | None:
-        """See ``Leases.outcome``.
-
-        A diverged update and bad data say nothing about the daemon.
-        """
+        """See ``Leases.outcome``. A diverged update and bad data say nothing about the daemon."""
         if isinstance(data, TrainingFailed) and data.reason in ("diverged", "bad_data"):
             return None
         return super().outcome(data)

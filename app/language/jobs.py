@@ -185,10 +185,7 @@ def _answered(shard: TokenShard, row: int, advantage: float) -> Answered:
 
 
 def _base(store: BlobStore, spec: TrainSpec) -> Adapter:
-    """Return the adapter to train from.
-
-    Raises ``UnfitData`` if it is of another configuration or step.
-    """
+    """Return the adapter to train from. Raises ``UnfitData`` if it is of another configuration or step."""
     base = get_adapter(store, spec.base_model, optimizer=True)
     found = base.checkpoint.manifest.config_key, base.checkpoint.manifest.step
     if found != (spec.config.key, spec.step):

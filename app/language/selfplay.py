@@ -133,10 +133,7 @@ def generator_for(store: BlobStore, config: GameConfig, players: Sequence[str], 
 
 
 def agent_of(config: GameConfig, name: str, temperature: float) -> Agent:
-    """Return the agent of a player's name.
-
-    The name is a model's hash, ``BASE_MODEL``, or a bot's.
-    """
+    """Return the agent of a player's name. The name is a model's hash, ``BASE_MODEL``, or a bot's."""
     if name == BASE_MODEL:
         return Agent(temperature=temperature)
     if is_model(name):

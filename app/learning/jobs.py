@@ -1,7 +1,4 @@
-"""Engine jobs: draw a first model, or train one by PPO.
-
-Results depend on the spec alone.
-"""
+"""Engine jobs: draw a first model, or train one by PPO. Results depend on the spec alone."""
 
 from dataclasses import asdict
 from functools import partial
@@ -21,10 +18,7 @@ from app.store import Manifest, open_store, put_checkpoint
 
 
 def first_model(config: GameConfig, game: TableSpec, seed: int) -> tuple[Manifest, bytes]:
-    """Draw a first model from a seed.
-
-    Return its manifest, at step 0, and its parameters as a safetensors file.
-    """
+    """Draw a first model from a seed. Return its manifest, at step 0, and its parameters as a safetensors file."""
     shape = seen_shape(config.network, game.shape)
     parameters = init_policy(config.network, shape, seed)
     manifest = Manifest(

@@ -199,10 +199,7 @@ def write_request(training: Training, folder: Path) -> None:
 
 
 def read_result(training: Training, path: Path) -> dict[str, Any]:
-    """Return the metrics in a result file.
-
-    Raises ``BadResult``, or ``DiscardedUpdate`` if the file asks for it.
-    """
+    """Return the metrics in a result file. Raises ``BadResult``, or ``DiscardedUpdate`` if the file asks for it."""
     try:
         result = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -221,10 +218,7 @@ _RESULT_HINT = 'Write {"metrics": {"policy_loss": 0.1}}, or {"discard": "why"} w
 
 
 def read_model(folder: Path) -> Mapping[str, Tensor | NDArray[np.generic]]:
-    """Return the tensors of the model that a command wrote.
-
-    Raises ``BadResult``.
-    """
+    """Return the tensors of the model that a command wrote. Raises ``BadResult``."""
     written = [path for path in (folder / MODEL, folder / MODEL_NPZ) if path.exists()]
     if len(written) != 1:
         raise BadResult(

@@ -34,10 +34,7 @@ class UnfitModel(FlyballError):
 
 
 class DiscardedUpdate(FlyballError, code="diverged"):
-    """An update that must be discarded.
-
-    Its trainer says so, or one of its numbers is NaN or infinity.
-    """
+    """An update that must be discarded. Its trainer says so, or one of its numbers is NaN or infinity."""
 
 
 class BadProgress(FlyballError):
@@ -193,10 +190,7 @@ class Training:
         self._report({"epoch": epoch, "epochs": epochs, "metrics": _checked_metrics(metrics)})
 
     def discard(self, reason: str) -> NoReturn:
-        """Discard a diverged update, always raising ``DiscardedUpdate``.
-
-        The base model stays.
-        """
+        """Discard a diverged update, always raising ``DiscardedUpdate``. The base model stays."""
         raise DiscardedUpdate(f"The trainer discarded its update: {reason}", hint="The base model stands.")
 
     def finish(self, parameters: Mapping[str, Tensor | NDArray[np.generic]], /, **metrics: float) -> JsonObject:

@@ -88,10 +88,7 @@ class OpponentResult(MatchStatistics):
 
 
 class GauntletResult(Settings):
-    """Results by opponent, in the order requested.
-
-    Opponents without a played batch are missing.
-    """
+    """Results by opponent, in the order requested. Opponents without a played batch are missing."""
 
     results: tuple[OpponentResult, ...] = Field(min_length=1)
     lost_games: int = Field(default=0, ge=0, description="that were planned and could not be played")

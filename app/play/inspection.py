@@ -116,10 +116,7 @@ def inspect(spec: InspectionSpec, report: Report) -> ShardInspection:
 
 
 def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> ShardInspection:
-    """Inspect a shard of ``store``. Raises as ``inspect``.
-
-    The store named in the spec is not opened.
-    """
+    """Inspect a shard of ``store``. Raises as ``inspect``. The store named in the spec is not opened."""
     if spec.shard in spec.earlier:
         raise RepeatedShard(
             f"Shard {spec.shard} was delivered before, for another request.",
@@ -150,10 +147,7 @@ def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> ShardI
 
 
 def _check_repetition(store: BlobStore, shard: Shard, earlier: Sequence[ShardKey]) -> None:
-    """Raise ``RepeatedShard`` for a copy of earlier shards.
-
-    Missing and damaged earlier shards are skipped.
-    """
+    """Raise ``RepeatedShard`` for a copy of earlier shards. Missing and damaged earlier shards are skipped."""
     before = []
     for key in earlier:
         try:
@@ -242,10 +236,7 @@ def _reachable(shard: Shard, freedom: NDArray[np.float64]) -> tuple[float, float
 
 
 def quality_score(counted: ShardStatistics) -> QualityScore:
-    """Score a shard from its statistics.
-
-    See the module's docstring for the formula.
-    """
+    """Score a shard from its statistics. See the module's docstring for the formula."""
     results = [count for count in (*counted.wins, counted.drawn_games) if count]
     finished = sum(results)
     balance = -sum(n / finished * log(n / finished) for n in results) if finished else ENOUGH_BALANCE
@@ -307,10 +298,7 @@ def _differences(shard: Shard, checker: Checker, games: NDArray[np.int64]) -> It
 
 
 def _rewards(shard: Shard, game: int) -> Iterator[str]:
-    """Yield a failure for each seat whose rewards miss its outcome.
-
-    A seat's rewards must sum to its outcome.
-    """
+    """Yield a failure for each seat whose rewards miss its outcome. A seat's rewards must sum to its outcome."""
     for seat in np.unique(shard.seat[shard.game == game]).tolist():
         rows = (shard.game == game) & (shard.seat == seat)
         total, outcome = float(shard.reward[rows].sum()), float(shard.returns[game, seat])

@@ -123,10 +123,7 @@ def match_games(
 
 
 def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
-    """Return the statistics of a match.
-
-    Raises ``NoGames`` for a match without games.
-    """
+    """Return the statistics of a match. Raises ``NoGames`` for a match without games."""
     if not games.scores:
         raise NoGames("A match of 0 games has no statistics.", hint="Play at least one game.")
     count = {verdict: games.verdicts.count(verdict) for verdict in get_args(Verdict)}
@@ -221,10 +218,7 @@ def _by_rotation(scores: NDArray[np.float64], players: int) -> NDArray[np.float6
 
 
 def _apart(returns: NDArray[np.float32], heroes: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the outcomes of the hero and of the others.
-
-    Their shapes are [G, 1] and [G, P - 1].
-    """
+    """Return the outcomes of the hero and of the others. Their shapes are [G, 1] and [G, P - 1]."""
     games, players = returns.shape
     mine = np.arange(players)[None, :] == heroes[:, None]
     return returns[mine].reshape(games, 1), returns[~mine].reshape(games, players - 1)

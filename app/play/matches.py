@@ -47,10 +47,7 @@ class MatchPlan:
 def play_match(
     config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan, in_flight: int | None = None
 ) -> MatchGames:
-    """Play a match, or a part of it.
-
-    On a CPU the plan determines the games; on a GPU the plan and ``in_flight`` do.
-    """
+    """Play a match, or a part of it. On a CPU the plan determines the games; on a GPU the plan and ``in_flight`` do."""
     spec = open_table(config, 0).spec
     outcomes, heroes = play_rotations(config, hero, opponent, plan, in_flight=in_flight)
     return match_games(

@@ -176,10 +176,7 @@ def play_recorded(
 def play_lessons(
     config: GameConfig, player: Player, name: str, games: int, *, seed: int, temperature: float
 ) -> Iterator[Shard]:
-    """Yield shards of games that one player plays in every seat.
-
-    Deterministic on a CPU. Raises ``NoExperience``.
-    """
+    """Yield shards of games that one player plays in every seat. Deterministic on a CPU. Raises ``NoExperience``."""
     for first in range(0, games, LESSON_GAMES):
         part = derive_seed(seed, "lessons", first)
         schedule = selfplay_schedule(min(LESSON_GAMES, games - first), config.players, [], (temperature,), part)

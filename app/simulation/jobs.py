@@ -41,10 +41,7 @@ LENGTH_SD = 0.03
 
 
 def play(world: World, node: NodeTruth, config: GameConfig, job: Job[SelfplayRequested], now_us: int) -> Computed:
-    """Model ``app.play.selfplay`` on a node.
-
-    The shard's true quality is added to ``world``.
-    """
+    """Model ``app.play.selfplay`` on a node. The shard's true quality is added to ``world``."""
     if node.severity("failing", now_us):
         return Computed(FAILURE_SECONDS, FlyballError("The modelled node fails."))
     request, plant = job.request, world.plant
@@ -71,10 +68,7 @@ def play(world: World, node: NodeTruth, config: GameConfig, job: Job[SelfplayReq
 
 
 def own_share(request: SelfplayRequested, players: int) -> float:
-    """Return the share of seats that the model itself plays.
-
-    Only these seats give rows.
-    """
+    """Return the share of seats that the model itself plays. Only these seats give rows."""
     others = sum(
         lineup.games * sum(opponent != request.model for opponent in lineup.opponents) for lineup in request.lineups
     )
@@ -135,10 +129,7 @@ def train(world: World, job: Job[TrainingRequested], now_us: int) -> Computed:
 
 
 def evaluate(world: World, job: Job[Any], now_us: int) -> Computed:  # noqa: ARG001 - as all models of jobs
-    """Model ``app.play.matches``.
-
-    Every game's result is drawn from the difference in true strength.
-    """
+    """Model ``app.play.matches``. Every game's result is drawn from the difference in true strength."""
     key, players = job.cause.subject or "", job.parts[0]["config"]["players"]
     rng, curve = world.rng("gauntlets", key), world.plant.curve(key)
     opponents: tuple[Opponent, ...] = job.memo["opponents"]

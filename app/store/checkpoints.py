@@ -130,10 +130,7 @@ class Manifest(ManifestPart):
         return self.model_dump_json(exclude=self.left_out)
 
     def successor(self, model: ModelHash) -> Self:
-        """Return the manifest of the next model, trained from ``model``.
-
-        This manifest is that of ``model``.
-        """
+        """Return the manifest of the next model, trained from ``model``. This manifest is that of ``model``."""
         return self.replace(step=self.step + 1, parent=model)
 
 
@@ -179,10 +176,7 @@ def get_checkpoint(store: BlobStore, model: ModelHash, *, optimizer: bool = Fals
 
 
 def delete_checkpoint(store: BlobStore, model: ModelHash) -> None:
-    """Delete a model and its optimiser's state, if stored.
-
-    The optimiser's state of a damaged model stays.
-    """
+    """Delete a model and its optimiser's state, if stored. The optimiser's state of a damaged model stays."""
     with suppress(MissingBlob, DamagedBlob):
         manifest = manifest_of(model, store.get(model))
         if manifest.optimizer:

@@ -168,7 +168,7 @@ def test_rating_that_hardly_changed_is_not_published_again():
     run = Run()
     for step in range(4):
         run.generation(step)
-    before = run.evaluator.rows[KEY].known(run.evaluator.state().lineage)
+    before = run.evaluator.rows[KEY].published_ratings(run.evaluator.state().lineage)
     assert model(3) in before
     assert len(run.evaluated(4)) == 1, "as expected: no other rating moved"
     run.exploit = 100.0

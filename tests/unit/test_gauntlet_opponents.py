@@ -134,7 +134,7 @@ def test_champion_without_a_rating_is_an_opponent_to_be_rated():
     worker.feed(asked())
     assert names(worker) == ["random", "member_1", "member_2", "member_3", "champion"]
     (job,) = worker.jobs()
-    assert job.memo["known"][model(99)] is None
+    assert job.memo["published"][model(99)] is None
 
 
 @pytest.mark.parametrize(
