@@ -2,35 +2,26 @@
 
 A backend is a description and the names of six jobs. Daemons run the jobs, and know nothing else of it. Each job is a
 function ``job(spec, report) -> result``; spec, reports and result are JSON (``app.engine.Job``). It runs in a process
-of its own. Every spec has ``store``, the folder or URL of the blob store, which ``app.store.open_store`` opens, and all
-but that of ``distribute`` have ``config``, the configuration's settings. Those of ``initialise``, ``play``, ``train``
-and ``match`` have ``device`` (cpu, cuda, cuda:1 or auto) and ``precision`` (float32, bfloat16, or auto: as the backend
-likes); a job raises ``MissingDevice`` rather than run on another device. They also have ``processes``: 1, or in
-``train`` how many may share the training. These are the other keys, and those of the result:
+of its own. ``app.job_specs`` has the fields of specs and results. A result may have more, which are left out:
 
-- ``initialise``: ``seed``. Returns ``model`` (its key in the store), ``parent`` None, ``step`` 0, ``rows`` 0, and
-  ``metrics`` None.
-- ``play``: ``model``, ``lineups`` (each with ``opponents`` in the seats after the model's, and ``games``), ``games``,
-  ``seed``, ``temperature``, ``worker``. Returns ``shard`` (its key in the store), ``rows``, ``games``, ``mean_length``
-  (decisions), ``truncated`` (games), ``seconds``.
-- ``inspect``: ``shard``, ``model``, ``earlier`` (shards), ``discard`` (shards to delete first), ``seed``. Returns
-  ``checked`` (games), ``failures`` (a text for each game that breaks the rules), ``score`` in [0, 1], ``components``
-  (figures by name), and perhaps ``against`` (a name of the rules that played the checked games again).
-- ``train``: ``base_model``, ``shards``, ``replayed`` (shards of earlier trainings, as many as ``replay_rows`` says),
-  ``seed``, ``step`` (the base's), ``learning_rate``, ``epochs``. Returns
-  ``model``, ``parent`` (the base), ``step`` (one higher), ``rows``, ``metrics`` (figures by name). Each report has
-  ``epoch``, ``epochs`` and ``metrics``.
-- ``match``: ``model``, ``seed``, ``batch`` (an ``app.play.gauntlet.GameBatch``). Returns ``games`` (an
-  ``app.play.match_statistics.MatchGames``) and ``seconds``.
-- ``distribute``: ``model`` to verify, or None, ``discard``, models to delete, and ``needed``, models that this node's
-  cache has to keep. It runs on each node. Returns ``model``.
+- ``initialise``: ``InitialiseSpec``, ``ModelResult``
+- ``play``: ``SelfplaySpec``, ``SelfplayResult``
+- ``inspect``: ``InspectionSpec``, ``InspectionResult``
+- ``train``: ``TrainSpec``, ``ModelResult``
+- ``match``: ``BatchSpec``, ``BatchResult``
+- ``distribute``: ``DistributionSpec``, ``DistributionResult``
+
+Every spec has the fields of ``JobContext``: the store, which ``app.store.open_store`` opens, and where networks run. A
+job raises ``MissingDevice`` rather than run on another device. ``processes`` is 1, or in ``train`` how many may share
+the training.
 
 ``config``'s ``evaluation.opening_plies`` may be None: as the game needs (``EvaluationSettings.openings``).
 
 Specs may get further keys in later versions. For the same spec a job returns the same result on the same device, except
 for values called ``seconds``, because a job may run twice. Models and shards are named by the hash of their content. A
 model has a ``Manifest`` (``app.store``). A configuration's ``options`` are for backends of the user's own. A training
-raises ``TrainingDiverged`` if its update has to be discarded, ``UnfitData`` for unusable shards or base models.
+raises ``TrainingDiverged`` if its update has to be discarded, ``UnfitData`` for unusable shards or base models; an
+error of the user's own may have their ``code``, "diverged" or "bad_data".
 """
 
 from collections.abc import Callable
@@ -160,10 +151,7 @@ LANGUAGE = Backend(
     match="app.language.selfplay:match",
     distribute="app.store.checkpoints:distribute",
 )
-"""A language model's low-rank adapter, which plays text games.
-
-It learns by GRPO.
-"""
+"""A language model's low-rank adapter, which plays text games. It learns by GRPO."""
 
 OURS = {backend.name: backend for backend in (POLICY_GRADIENT, SEARCH, LANGUAGE)}
 

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from app.backends import GameInfo, describe, understood
-from app.config import GAMES, PARAMETERS, Compute, GameConfig, RunSettings
+from app.config import GAMES, PARAMETERS, GameConfig, RunSettings
 from app.controllers.fold import Fold
 from app.core import HEURISTIC, RANDOM, SECOND_US, ConfigKey, Elo, Finding, FlyballError, ModelHash, derive_id
 from app.engine import InlineEngine, run_coroutine
@@ -34,10 +34,11 @@ from app.events import (
     originate,
 )
 from app.events.envelope import EPOCH
+from app.job_specs import JobContext, JsonObject
 from app.store import DamagedBlob, FileStore, MissingBlob, get_checkpoint, get_shard
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator
-from daemons.jobs import Job, Json, Worker, WorkerPlace
+from daemons.jobs import Job, UnusableResult, Worker, WorkerPlace, facts_of
 from daemons.quality_monitor import QualityMonitor
 from daemons.selfplay_worker import SelfplayWorker
 from daemons.training import Trainer
@@ -75,7 +76,8 @@ def check_backend(name: str, config: GameConfig = TINY, settings_folder: Path = 
     if found := _misdescribed(info, config):
         return found
     with TemporaryDirectory() as folder:
-        place = WorkerPlace(PLACE, "check", folder, Compute(settings_folder=str(settings_folder.absolute())))
+        context = JobContext(store=folder, settings_folder=str(settings_folder.absolute()))
+        place = WorkerPlace(PLACE, "check", context)
         trial = _Trial(settings, info, FileStore(Path(folder)), place)
         try:
             run_coroutine(trial.run())
@@ -133,10 +135,7 @@ class _Trial:
         return made
 
     async def play(self, first: TrainingCompleted) -> SelfplayComplete:
-        """Play games of the first model.
-
-        Some of them are against the random bot.
-        """
+        """Play games of the first model. Some of them are against the random bot."""
         others = Lineup(opponents=(RANDOM,) * (self.config.players - 1), games=PLAYED_GAMES // 2)
         knobs: dict[str, Any] = {"games": PLAYED_GAMES, "temperature": self.config.selfplay.temperature, "seed": SEED}
         self.feed(SelfplayRequested(worker=PLACE, model=first.model, lineups=(others,), probe=False, **knobs))
@@ -200,10 +199,7 @@ class _Trial:
         return TrainingRequested(base_model=base, shards=shards, step=0, seed=SEED, **knobs)
 
     def feed(self, data: Payload, subject: str | None = "") -> None:
-        """Record an event about the configuration.
-
-        With ``subject`` None, the event is about the run.
-        """
+        """Record an event about the configuration. With ``subject`` None, the event is about the run."""
         self.recorded += 1
         time = EPOCH + timedelta(seconds=self.recorded)
         key = self.config.key if subject == "" else subject
@@ -220,30 +216,27 @@ class _Trial:
         (worker,) = (one for one in self.fold.reducers if isinstance(one, kind))
         waiting = {key: row for key, row in self.fold.rows(worker.name).items() if row.cause}
         (job,) = worker.jobs(waiting, self.fold.states)
-        reports: list[Json] = []
+        reports: list[JsonObject] = []
         results = [await self.result(job, part, reports) for part in job.parts]
         if _timeless(results) != _timeless([await self.result(job, part) for part in job.parts]):
             self.find("The same spec gave two results.", DETERMINISM)
         try:
             for report in reports:
-                worker.progressed(job, report)
-            facts = worker.completed(job, job.gather(results))
-        except (LookupError, TypeError, ValueError) as error:
-            raise BrokenContract(
-                f"No fact can be made of what it returned: {type(error).__name__}: {error}",
-                hint="See app.backends for the keys of results and reports.",
-            ) from error
+                facts_of(worker.progressed, job, report)
+            facts = facts_of(worker.finished, job, results)
+        except UnusableResult as error:
+            raise BrokenContract(error.message, hint="See app.job_specs for the results and reports.") from error
         for fact in facts:
             self.feed(fact)
         return job, [fact for fact in facts if isinstance(fact, answer)][-1]
 
-    async def result(self, job: Job[Any], spec: Json, reports: list[Json] | None = None) -> Json:
+    async def result(self, job: Job[Any], spec: JsonObject, reports: list[JsonObject] | None = None) -> JsonObject:
         """Run a job's function. Raises ``FlyballError``."""
         return await self.engine.run(
             job.function, spec, None if reports is None else reports.append, job.deadline_seconds
         )
 
-    async def check_changes(self, job: Job[Any], name: str, changes: Json, what: str, hint: str) -> None:
+    async def check_changes(self, job: Job[Any], name: str, changes: JsonObject, what: str, hint: str) -> None:
         """Add a finding if changes of the spec change nothing.
 
         ``name`` is the value in the result that should change.
@@ -253,10 +246,7 @@ class _Trial:
             self.find(what, hint)
 
     async def check_knob(self, job: Job[Any], name: str, knob: str, key: str, value: float) -> None:
-        """Add a finding if a knob changes nothing.
-
-        Only knobs that the feedback may change are checked.
-        """
+        """Add a finding if a knob changes nothing. Only knobs that the feedback may change are checked."""
         if knob in self.config.knobs:
             what = f"{knob} changes nothing, and is among the knobs."
             hint = f"Use the spec's {key}, or leave the knob out in describe or in games.{self.config.key}.knobs."

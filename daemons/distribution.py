@@ -16,7 +16,6 @@ from typing import ClassVar
 
 from app.controllers import Controller, Lineage, States, state_of
 from app.core import BROKER, SECOND_US, EventId, FlyballError, ModelHash, backoff, is_broker
-from app.engine import JobFailed
 from app.events import (
     Cause,
     CheckpointAdded,
@@ -44,7 +43,9 @@ from app.events import (
     TrainingFailed,
     handles,
 )
-from daemons.jobs import Job, Json, Worker, only
+from app.job_specs import DistributionResult, JsonObject
+from app.store.blobs import model_remedy
+from daemons.jobs import Job, Worker, only
 from daemons.spec import DaemonSpec
 
 KEPT = 20
@@ -71,26 +72,21 @@ FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 30.0, 1800.0
 VERIFY_SECONDS = 300.0
 """Least time between two verifications of a distributed model."""
 
-REMEDY = "Restore the store from a backup, or roll back to a model that it holds: flyball emit MODEL_ROLLED_BACK"
-
-LOST = frozenset({"DamagedBlob", "MissingBlob", "NoModel"})
-"""Errors of a model that the store lacks or has changed; others may be the store's own."""
+LOST = frozenset({"lost_blob", "no_model"})
+"""Codes of errors of a model that the store lacks or has changed; others may be the store's own."""
 
 
-class Wanted(Row, frozen=True):
-    """The model to distribute, with its step.
-
-    Without a model (``None``), the job only deletes overdue models.
-    """
+class DistributionRequest(Row, frozen=True):
+    """The model to distribute, with its step. Without a model (``None``), the job only deletes overdue models."""
 
     model: ModelHash | None
     step: int
 
 
-DistributionJob = Job[Wanted]
+DistributionJob = Job[DistributionRequest]
 
 
-class Kept(Row, frozen=True):
+class DistributorRow(Row, frozen=True):
     """One configuration's models.
 
     Attributes:
@@ -118,7 +114,7 @@ class Kept(Row, frozen=True):
     superseded: tuple[ModelHash, ...]
     overdue: tuple[ModelHash, ...]
     cause: Cause | None
-    wanted: Wanted | None
+    wanted: DistributionRequest | None
     failures: int
     retry_us: int | None
     head: str | None
@@ -130,7 +126,7 @@ class Kept(Row, frozen=True):
     verifies: bool
 
 
-EMPTY = Kept(
+EMPTY = DistributorRow(
     kept=(),
     members=(),
     leaving={},
@@ -154,22 +150,23 @@ class LostModel(FlyballError):
     """The store lacks the current model or has changed it; ``readable`` is the latest earlier champion that it has."""
 
     def __init__(self, error: FlyballError, readable: ModelHash | None) -> None:
-        hint = f"The champion {readable[:8]} can be read." if readable else f"No earlier champion can be read. {REMEDY}"
-        super().__init__(error.message, hint=hint)
+        which = f"The champion {readable[:8]}" if readable else "No earlier champion"
+        super().__init__(f"{error.message} {which} can be read.", code=error.code)
         self.readable = readable
 
 
-Rows = Mapping[str, Kept]
+Rows = Mapping[str, DistributorRow]
 
 
-class Distributor(Worker[Wanted], Controller):
+class Distributor(Worker[DistributionRequest], Controller):
     """Runs the backend's ``distribute`` for each model that became current.
 
     When many candidates have been rejected, it deletes all but the latest, because they would fill the disk.
     """
 
     name: ClassVar[str] = "Distributor"
-    row: ClassVar[type[Kept]] = Kept
+    row: ClassVar[type[DistributorRow]] = DistributorRow
+    returns: ClassVar[type[DistributionResult]] = DistributionResult
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {DistributionFailed, DistributionLate, ModelCached, ModelDistributed}
     )
@@ -179,20 +176,20 @@ class Distributor(Worker[Wanted], Controller):
         """See ``Worker.id_namespace``: each node's distributor acknowledges the same model."""
         return f"{self.name}@{self.place.node}"
 
-    def _is_head(self, row: Kept) -> bool:
+    def _is_head(self, row: DistributorRow) -> bool:
         return row.head in (None, self.place.node)
 
-    def _lacks(self, row: Kept) -> bool:
+    def _lacks(self, row: DistributorRow) -> bool:
         """Return whether this node has not acknowledged the distributed model."""
         return not self._is_head(row) and self.place.node not in row.have
 
     @handles(ClockTick)
-    def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[Kept]:
+    def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[DistributorRow]:
         """End pauses whose time is up, and report late nodes.
 
         Every distributor reports the same nodes under the same id, so the report counts once.
         """
-        changed, emissions = dict[str, Kept | None](), list[Emission]()
+        changed, emissions = dict[str, DistributorRow | None](), list[Emission]()
         for key, row in sorted(rows.items()):
             playing = state_of(states, key).lineage.playing
             if row.retry_us is not None and row.retry_us <= event.recorded_us:
@@ -204,7 +201,9 @@ class Distributor(Worker[Wanted], Controller):
         return Step(changed, tuple(emissions))
 
     @handles(DaemonReady, NodeReturned)
-    def ready(self, rows: Rows, event: Event[DaemonReady] | Event[NodeReturned], states: States) -> Step[Kept]:
+    def ready(
+        self, rows: Rows, event: Event[DaemonReady] | Event[NodeReturned], states: States
+    ) -> Step[DistributorRow]:
         """Note the broker's node, and each node with a distributor."""
         daemon, node = event.data.daemon, event.data.node
         if daemon == BROKER and is_broker(event.source):
@@ -216,7 +215,7 @@ class Distributor(Worker[Wanted], Controller):
     @handles(DaemonFailed, DaemonStopped, NodeLost)
     def gone(
         self, rows: Rows, event: Event[DaemonFailed] | Event[DaemonStopped] | Event[NodeLost], states: States
-    ) -> Step[Kept]:
+    ) -> Step[DistributorRow]:
         """Drop a node whose distributor is gone."""
         if event.data.daemon != NAME:
             return Step()
@@ -225,27 +224,23 @@ class Distributor(Worker[Wanted], Controller):
             rows, lambda row: row.replace(nodes={name: us for name, us in row.nodes.items() if name != node})
         )
 
-    def _everywhere(self, rows: Rows, change: Callable[[Kept], Kept]) -> Step[Kept]:
+    def _everywhere(self, rows: Rows, change: Callable[[DistributorRow], DistributorRow]) -> Step[DistributorRow]:
         return Step({config.key: change(rows.get(config.key, EMPTY)) for config in self.settings.configs})
 
     @handles(ModelPromoted, ModelRolledBack)
     def became_current(
         self, rows: Rows, event: Event[ModelPromoted] | Event[ModelRolledBack], states: States
-    ) -> Step[Kept]:
-        """Distribute the new current model.
-
-        The replaced model stays in the store, for diagnosis.
-        """
+    ) -> Step[DistributorRow]:
+        """Distribute the new current model. The replaced model stays in the store, for diagnosis."""
         row, data = rows.get(event.subject, EMPTY), event.data
         model = data.model if isinstance(data, ModelPromoted) else data.to_model
         row = _with_current(row, model, promoted=isinstance(data, ModelPromoted))
-        wanted = Wanted(model=model, step=data.step)
-        return Step({event.subject: _begun(row, event.cause, wanted)})
+        return Step({event.subject: _begun(row, event.cause, DistributionRequest(model=model, step=data.step))})
 
     @handles(SelfplayFailed, TrainingFailed, EvaluationFailed)
     def work_failed(
         self, rows: Rows, event: Event[SelfplayFailed] | Event[TrainingFailed] | Event[EvaluationFailed], states: States
-    ) -> Step[Kept]:
+    ) -> Step[DistributorRow]:
         """Verify the distributed model again on the head, at most once in ``VERIFY_SECONDS``."""
         row, lineage = rows.get(event.subject, EMPTY), state_of(states, event.subject).lineage
         current, soon = lineage.current, event.recorded_us - row.verified_us < VERIFY_SECONDS * SECOND_US
@@ -253,15 +248,12 @@ class Distributor(Worker[Wanted], Controller):
             return Step()
         if current.model != lineage.playing:
             return Step()
-        row = _begun(row, event.cause, Wanted(model=current.model, step=current.step))
+        row = _begun(row, event.cause, DistributionRequest(model=current.model, step=current.step))
         return Step({event.subject: row.replace(verifies=True, verified_us=event.recorded_us)})
 
     @handles(PromotionRejected)
-    def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[Kept]:
-        """Mark a rejected candidate for deletion.
-
-        The model is deleted at the next distribution, or once too many candidates wait.
-        """
+    def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[DistributorRow]:
+        """Mark a rejected candidate for deletion at the next distribution, or once too many candidates wait."""
         row = rows.get(event.subject, EMPTY)
         if event.data.model in (*row.kept, *row.members):
             return Step()
@@ -271,14 +263,12 @@ class Distributor(Worker[Wanted], Controller):
             return Step({event.subject: row.replace(superseded=superseded)})
         overdue = (*row.overdue, *superseded[:-SPARED])[-OVERDUE:]
         row = row.replace(superseded=superseded[-SPARED:], overdue=overdue)
-        return Step({event.subject: row.replace(cause=event.cause, wanted=Wanted(model=None, step=event.data.step))})
+        request = DistributionRequest(model=None, step=event.data.step)
+        return Step({event.subject: row.replace(cause=event.cause, wanted=request)})
 
     @handles(ModelDistributed)
-    def distributed(self, rows: Rows, event: Event[ModelDistributed], states: States) -> Step[Kept]:
-        """Drop the decision that was carried out.
-
-        Nodes that do not have the model still wait for their job.
-        """
+    def distributed(self, rows: Rows, event: Event[ModelDistributed], states: States) -> Step[DistributorRow]:
+        """Drop the decision that was carried out. Nodes that do not have the model still wait for their job."""
         row, data = rows.get(event.subject, EMPTY), event.data
         if row.kept[-1:] != (data.model,):
             return Step()
@@ -287,7 +277,7 @@ class Distributor(Worker[Wanted], Controller):
         return Step({event.subject: row if self._lacks(row) else _done(row)})
 
     @handles(ModelCached)
-    def cached(self, rows: Rows, event: Event[ModelCached], states: States) -> Step[Kept]:
+    def cached(self, rows: Rows, event: Event[ModelCached], states: States) -> Step[DistributorRow]:
         """Note that a node has the distributed model."""
         row, data = rows.get(event.subject, EMPTY), event.data
         if row.kept[-1:] != (data.model,):
@@ -296,7 +286,7 @@ class Distributor(Worker[Wanted], Controller):
         return Step({event.subject: row if self._lacks(row) else _done(row)})
 
     @handles(DistributionFailed)
-    def distribution_failed(self, rows: Rows, event: Event[DistributionFailed], states: States) -> Step[Kept]:
+    def distribution_failed(self, rows: Rows, event: Event[DistributionFailed], states: States) -> Step[DistributorRow]:
         """Pause before the retry of a failed distribution.
 
         The failure becomes the cause of the retry, so that each attempt's facts have ids of their own.
@@ -311,11 +301,8 @@ class Distributor(Worker[Wanted], Controller):
     @handles(CheckpointAdded, CheckpointRetired)
     def league_changed(
         self, rows: Rows, event: Event[CheckpointAdded] | Event[CheckpointRetired], states: States
-    ) -> Step[Kept]:
-        """Keep members of the league.
-
-        A retired member is deleted later, unless it is kept for another reason.
-        """
+    ) -> Step[DistributorRow]:
+        """Keep members of the league. A retired member is deleted later, unless it is kept for another reason."""
         row, model = rows.get(event.subject, EMPTY), event.data.model
         others = tuple(member for member in row.members if member != model)
         leaving = {gone: left for gone, left in row.leaving.items() if gone != model}
@@ -326,19 +313,13 @@ class Distributor(Worker[Wanted], Controller):
         return Step({event.subject: row.replace(members=others, leaving=leaving)})
 
     @staticmethod
-    def pending(rows: Rows) -> Sequence[tuple[Cause, Kept]]:
-        """Return the waiting decisions, oldest first.
-
-        A failed decision is left out during its pause.
-        """
+    def pending(rows: Rows) -> Sequence[tuple[Cause, DistributorRow]]:
+        """Return the waiting decisions, oldest first. A failed decision is left out during its pause."""
         waiting = [(row.cause, row) for row in rows.values() if row.cause and row.retry_us is None]
-        return sorted(waiting, key=lambda one: one[0].sequence)
+        return sorted(waiting, key=lambda pair: pair[0].sequence)
 
     def jobs(self, rows: Rows, states: States, leased: Container[EventId] | None = None) -> Iterator[DistributionJob]:
-        """See ``Worker.jobs``.
-
-        On other nodes than the head, a model waits until the head has found it in the store.
-        """
+        """See ``Worker.jobs``. On other nodes than the head, a model waits until the head has found it in the store."""
         return super().jobs(
             {
                 key: row
@@ -349,70 +330,66 @@ class Distributor(Worker[Wanted], Controller):
             leased,
         )
 
-    def job(self, cause: Cause, pending: Kept, states: States) -> DistributionJob:
+    def job(self, cause: Cause, pending: DistributorRow, states: States) -> DistributionJob:
         """Return the job that carries out a decision.
 
         The head alone deletes, and looks for an earlier champion once the model is lost.
         """
-        wanted, is_head = pending.wanted, self._is_head(pending)
-        assert wanted is not None  # because ``pending`` returns only rows with a cause
-        discard = pending.overdue if wanted.model is None else () if pending.verifies else pending.superseded
-        spec: Json = {
-            "store": self.place.store,
-            "model": wanted.model,
+        request, is_head = pending.wanted, self._is_head(pending)
+        assert request is not None  # because ``pending`` returns only rows with a cause
+        discard = pending.overdue if request.model is None else () if pending.verifies else pending.superseded
+        spec: JsonObject = {
+            **self.place.context.model_dump(mode="json"),
+            "model": request.model,
             "discard": list(discard) if is_head else [],
             "needed": sorted({model for state in states.values() for model in _needed(state.lineage)}),
         }
         earlier, looks = list[ModelHash](), is_head and pending.lost
         if looks:
             champions = state_of(states, cause.subject or "").lineage.champions
-            earlier = [one.model for one in reversed(champions[:-1])]
+            earlier = [champion.model for champion in reversed(champions[:-1])]
         return Job(
             cause,
-            wanted,
+            request,
             self.backend(cause).distribute,
             (spec, *({**spec, "model": model, "discard": []} for model in earlier)),
             self.settings.deadlines.distribution_seconds,
-            gather=(lambda parts: _found(parts, earlier)) if looks else only,
-            context={"failures": pending.failures, "is_head": is_head, "verifies": pending.verifies},
+            gather=(lambda parts: _current_of(parts, earlier)) if looks else only,
+            memo={"failures": pending.failures, "is_head": is_head, "verifies": pending.verifies},
         )
 
-    def completed(self, job: DistributionJob, result: Json) -> tuple[Payload, ...]:
+    def completed(self, job: DistributionJob, result: DistributionResult) -> tuple[Payload, ...]:
         """Report the node that the model is ready on."""
-        wanted = job.request
-        if wanted.model is None:
+        request = job.request
+        if request.model is None:
             return ()
-        if not job.context["is_head"] or job.context["verifies"]:
-            return (ModelCached(model=wanted.model, step=wanted.step, node=self.place.node),)
-        return (ModelDistributed(model=wanted.model, step=wanted.step, nodes=(self.place.node,)),)
+        if not job.memo["is_head"] or job.memo["verifies"]:
+            return (ModelCached(model=request.model, step=request.step, node=self.place.node),)
+        return (ModelDistributed(model=request.model, step=request.step, nodes=(self.place.node,)),)
 
     def failed(self, job: DistributionJob, error: FlyballError) -> tuple[Payload, ...]:
-        """Report that the current model can't be distributed.
-
-        The failure of a job that only deletes is not reported.
-        """
-        wanted = job.request
-        if wanted.model is None:
+        """Report that the current model can't be distributed. A job that only deletes reports no failure."""
+        request = job.request
+        if request.model is None:
             return ()
-        failures: int = job.context["failures"]
+        failures: int = job.memo["failures"]
+        readable, text = error.readable if isinstance(error, LostModel) else None, str(error)
+        if error.code in LOST and readable is None:
+            text = f"{error.message} {model_remedy(job.cause.subject or '', request.model)}"
         fact = DistributionFailed(
-            model=wanted.model,
-            step=wanted.step,
+            model=request.model,
+            step=request.step,
             node=self.place.node,
             attempt=failures + 1,
             retry_seconds=backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, failures),
-            damaged=isinstance(error, LostModel) or _is_lost(error),
-            readable=error.readable if isinstance(error, LostModel) else None,
-            error=str(error) if isinstance(error, LostModel) else f"{error} {REMEDY}",
+            damaged=error.code in LOST,
+            readable=readable,
+            error=text,
         )
         return (fact,)
 
 
-def _is_lost(error: FlyballError) -> bool:
-    return isinstance(error, JobFailed) and error.kind in LOST
-
-
-def _found(parts: Sequence[Json | FlyballError], earlier: Sequence[ModelHash]) -> Json:
+def _current_of(parts: Sequence[DistributionResult | FlyballError], earlier: Sequence[ModelHash]) -> DistributionResult:
     """Return the result for the current model, the first of the parts.
 
     Raises ``LostModel`` with the first of ``earlier`` that reads if the store has lost the current model, otherwise the
@@ -421,41 +398,35 @@ def _found(parts: Sequence[Json | FlyballError], earlier: Sequence[ModelHash]) -
     current, *others = parts
     if not isinstance(current, FlyballError):
         return current
-    if not _is_lost(current):
+    if current.code not in LOST:
         raise current
-    found = (model for model, part in zip(earlier, others, strict=True) if not isinstance(part, FlyballError))
-    raise LostModel(current, next(found, None))
+    readable = (model for model, part in zip(earlier, others, strict=True) if not isinstance(part, FlyballError))
+    raise LostModel(current, next(readable, None))
 
 
-def _begun(row: Kept, cause: Cause, wanted: Wanted) -> Kept:
+def _begun(row: DistributorRow, cause: Cause, request: DistributionRequest) -> DistributorRow:
     """Let a job wait for its first attempt."""
-    return row.replace(cause=cause, wanted=wanted, failures=0, retry_us=None, lost=False, verifies=False)
+    return row.replace(cause=cause, wanted=request, failures=0, retry_us=None, lost=False, verifies=False)
 
 
-def _late(row: Kept, now_us: int) -> tuple[str, ...]:
+def _late(row: DistributorRow, now_us: int) -> tuple[str, ...]:
     """Return the unreported nodes that have lacked the distributed model too long."""
-    due_us, known = now_us - LATE_SECONDS * SECOND_US, {*row.have, *row.late}
-    return tuple(sorted(node for node, since_us in row.nodes.items() if since_us <= due_us and node not in known))
+    due_us, others = now_us - LATE_SECONDS * SECOND_US, {*row.have, *row.late}
+    return tuple(sorted(node for node, since_us in row.nodes.items() if since_us <= due_us and node not in others))
 
 
-def _done(row: Kept) -> Kept:
+def _done(row: DistributorRow) -> DistributorRow:
     """Drop the waiting job."""
     return row.replace(cause=None, wanted=None, failures=0, retry_us=None, lost=False, verifies=False)
 
 
 def _needed(lineage: Lineage) -> Iterator[ModelHash]:
-    """Iterate over the models that nodes play now or next.
-
-    The nodes' caches have to keep these models.
-    """
+    """Iterate over the models that nodes play now or next, which their caches have to keep."""
     return (model for model in (lineage.playing, lineage.current_model) if model is not None)
 
 
-def _with_current(row: Kept, current: ModelHash, *, promoted: bool) -> Kept:
-    """Add the current model, and mark old ones for deletion.
-
-    Models are marked that are neither among the latest nor in the league.
-    """
+def _with_current(row: DistributorRow, current: ModelHash, *, promoted: bool) -> DistributorRow:
+    """Add the current model, and mark for deletion those neither among the latest nor in the league."""
     latest = (*(model for model in row.kept if model != current), current)
     kept, older = latest[-KEPT:], latest[:-KEPT]
     waiting = {model: left - promoted for model, left in row.leaving.items() if model not in kept}

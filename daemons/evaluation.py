@@ -1,7 +1,4 @@
-"""The evaluator.
-
-The evaluator plays and rates gauntlets of new models, gates, and matches of tournaments.
-"""
+"""The evaluator: plays and rates gauntlets of new models, gates, and matches of tournaments."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -30,13 +27,22 @@ from app.events import (
     Step,
     handles,
 )
+from app.job_specs import BatchResult, JsonObject, Opponent
 from app.league.league import Agent, League, fold_league
 from app.league.matchmaking import select
 from app.league.pool import Pool, saturated
 from app.league.ratings import LEAST_ERROR, Estimate, OpponentScore, performance_rating
 from app.league.totals import decisive_games, totals_of
-from app.play.gauntlet import ATTEMPTS, MEMBER, GauntletSpec, Opponent, plan_gauntlet, plan_matches
-from daemons.jobs import Job, Json, Worker
+from app.play.gauntlet import (
+    ATTEMPTS,
+    MEMBER,
+    GauntletResult,
+    GauntletSpec,
+    OpponentResult,
+    plan_gauntlet,
+    plan_matches,
+)
+from daemons.jobs import Job, Worker
 from daemons.leases import Leases
 from daemons.spec import DaemonSpec
 
@@ -84,7 +90,7 @@ class Rated(NamedTuple):
     Attributes:
         hero: the rating of the evaluated model.
         opponents: ratings by name, including those of its rated opponents.
-        changed: new ratings of known models and built-in players, to publish.
+        changed: new ratings of rated models and built-in players, to publish.
     """
 
     hero: Estimate
@@ -93,7 +99,7 @@ class Rated(NamedTuple):
 
 
 def rated_together(
-    hero: ModelHash, matches: Sequence[MatchResult], pool: Pool, known: Mapping[str, Estimate | None]
+    hero: ModelHash, matches: Sequence[MatchResult], pool: Pool, published: Mapping[str, Estimate | None]
 ) -> Rated:
     """Fit an evaluation's games together with those of the pool.
 
@@ -101,29 +107,26 @@ def rated_together(
         hero: the evaluated model.
         matches: results of its games.
         pool: games of earlier evaluations and tournaments.
-        known: agents whose changes are published, with their latest published ratings; ``None``: not rated yet.
+        published: agents whose changes are published, with their latest published ratings; ``None``: not rated yet.
     """
     played = totals_of(hero, matches)
-    found, games = pool.ratings(hero, played).comparable(), pool.games(played)
+    estimates, games = pool.ratings(hero, played).comparable(), pool.games(played)
     rated = [
         AgentRating(agent=agent, elo=estimate.elo, elo_stderr=estimate.stderr, games=games[agent], bound=None)
-        for agent, estimate in found.items()
-        if agent in known and _is_news(known[agent], estimate)
+        for agent, estimate in estimates.items()
+        if agent in published and _is_news(published[agent], estimate)
     ]
     bounded = [
         AgentRating(agent=bot, elo=elo, elo_stderr=None, games=games[bot], bound=side)
-        for bot, (side, elo) in pool.bounds(found, played).items()
-        if bot in known and _is_news(known[bot], Estimate(elo, 0.0))
+        for bot, (side, elo) in pool.bounds(estimates, played).items()
+        if bot in published and _is_news(published[bot], Estimate(elo, 0.0))
     ]
-    return Rated(found[hero], {agent: estimate.elo for agent, estimate in found.items()}, (*rated, *bounded))
+    return Rated(estimates[hero], {agent: estimate.elo for agent, estimate in estimates.items()}, (*rated, *bounded))
 
 
-def rated_alone(matches: Sequence[MatchResult], known: Mapping[str, Estimate | None]) -> Rated:
-    """Rate a model by a gate's games alone.
-
-    The games compare one pair, and change no other rating.
-    """
-    met = {match.player: estimate for match in matches if (estimate := known.get(match.player))}
+def rated_alone(matches: Sequence[MatchResult], published: Mapping[str, Estimate | None]) -> Rated:
+    """Rate a model by a gate's games alone, which compare one pair and change no other rating."""
+    met = {match.player: estimate for match in matches if (estimate := published.get(match.player))}
     scores = [
         OpponentScore(estimate.elo, match.score.mean, decisive_games(match), estimate.stderr)
         for match in matches
@@ -132,15 +135,15 @@ def rated_alone(matches: Sequence[MatchResult], known: Mapping[str, Estimate | N
     return Rated(performance_rating(scores), {name: estimate.elo for name, estimate in met.items()})
 
 
-def _is_news(published: Estimate | None, found: Estimate) -> bool:
+def _is_news(published: Estimate | None, fitted: Estimate) -> bool:
     if published is None:
         return True
-    moved = abs(found.elo - published.elo) >= CHANGED_ELO
-    return moved or abs(found.stderr - published.stderr) >= max(LEAST_ERROR, CHANGED_ERROR * published.stderr)
+    moved = abs(fitted.elo - published.elo) >= CHANGED_ELO
+    return moved or abs(fitted.stderr - published.stderr) >= max(LEAST_ERROR, CHANGED_ERROR * published.stderr)
 
 
-Asked = EvaluationRequested | MatchesRequested
-EvaluationJob = Job[Asked]
+EvaluationRequest = EvaluationRequested | MatchesRequested
+EvaluationJob = Job[EvaluationRequest]
 LONG_GAMES = 1000
 """Number of games beyond which an evaluation reports its progress."""
 
@@ -160,11 +163,11 @@ class EvaluationPending(Row, frozen=True):
     matches: MatchesRequested | None = None
 
     @property
-    def request(self) -> Asked:
+    def request(self) -> EvaluationRequest:
         """The request."""
-        asked = self.evaluation or self.matches
-        assert asked is not None  # one of them is given
-        return asked
+        request = self.evaluation or self.matches
+        assert request is not None  # one of them is given
+        return request
 
 
 class EvaluatorRow(Row, frozen=True):
@@ -187,7 +190,7 @@ class EvaluatorRow(Row, frozen=True):
         """The oldest request."""
         return self.pending[0].cause if self.pending else None
 
-    def known(self, lineage: Lineage) -> dict[str, Estimate | None]:
+    def published_ratings(self, lineage: Lineage) -> dict[str, Estimate | None]:
         """Return the latest published ratings, by model.
 
         The models are members and the latest champions. ``None``: not rated yet.
@@ -203,15 +206,13 @@ def _rating(rated: Agent | Champion) -> Estimate | None:
 Rows = Mapping[str, EvaluatorRow]
 
 
-class Evaluator(Worker[Asked], Controller):
-    """Runs the backend's ``match`` for batches of games.
-
-    For the opponents see ``plan_gauntlet``.
-    """
+class Evaluator(Worker[EvaluationRequest], Controller):
+    """Runs the backend's ``match`` for batches of games. For the opponents see ``plan_gauntlet``."""
 
     name: ClassVar[str] = "Evaluator"
     kind: ClassVar[JobKind] = "evaluation"
     row: ClassVar[type[EvaluatorRow]] = EvaluatorRow
+    returns: ClassVar[type[BatchResult]] = BatchResult
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {EloUpdated, EvaluationCompleted, EvaluationFailed, EvaluationProgress}
     )
@@ -219,14 +220,14 @@ class Evaluator(Worker[Asked], Controller):
     @handles(EvaluationRequested)
     def evaluation_requested(self, rows: Rows, event: Event[EvaluationRequested], states: States) -> Step[EvaluatorRow]:
         """Queue the gauntlet or gate."""
-        asked = EvaluationPending(cause=event.cause, evaluation=event.data)
-        return _changed(rows, event, states, pending=_queued(_row(rows, event).pending, asked))
+        newest = EvaluationPending(cause=event.cause, evaluation=event.data)
+        return _changed(rows, event, states, pending=_queued(_row(rows, event).pending, newest))
 
     @handles(MatchesRequested)
     def matches_requested(self, rows: Rows, event: Event[MatchesRequested], states: States) -> Step[EvaluatorRow]:
         """Queue the matches."""
-        asked = EvaluationPending(cause=event.cause, matches=event.data)
-        return _changed(rows, event, states, pending=_queued(_row(rows, event).pending, asked))
+        newest = EvaluationPending(cause=event.cause, matches=event.data)
+        return _changed(rows, event, states, pending=_queued(_row(rows, event).pending, newest))
 
     @handles(EvaluationCompleted, EvaluationFailed)
     def ended(
@@ -234,8 +235,8 @@ class Evaluator(Worker[Asked], Controller):
     ) -> Step[EvaluatorRow]:
         """Drop a finished request, and add its games to the pool."""
         row, data, lineage = _row(rows, event), event.data, state_of(states, event.subject).lineage
-        waiting = tuple(one for one in row.pending if one.cause.id != data.request_id)
-        known = {*row.known(lineage), *self.settings.config(event.subject).builtins}
+        waiting = tuple(pending for pending in row.pending if pending.cause.id != data.request_id)
+        known = {*row.published_ratings(lineage), *self.settings.config(event.subject).builtins}
         return _changed(rows, event, states, pool=_pooled(row.pool, data, known), pending=waiting)
 
     @handles(ModelPromoted, ModelRolledBack)
@@ -253,32 +254,28 @@ class Evaluator(Worker[Asked], Controller):
         return fold_league(league, event, self.settings.league.admission)
 
     @staticmethod
-    def pending(rows: Rows) -> Sequence[tuple[Cause, tuple[Asked, EvaluatorRow]]]:
+    def pending(rows: Rows) -> Sequence[tuple[Cause, tuple[EvaluationRequest, EvaluatorRow]]]:
         """Return the pending requests, oldest first.
 
         Requests of tournaments come after all others. Running matches of a tournament are not interrupted. Cancelling
         them would lose their games, and kill the process that plays them together with the models that it has loaded.
         """
-        waiting = [(one, row) for row in rows.values() for one in row.pending]
-        waiting.sort(key=lambda found: (_is_background(found[0]), found[0].cause.sequence))
-        return [(one.cause, (one.request, row)) for one, row in waiting]
+        waiting = [(pending, row) for row in rows.values() for pending in row.pending]
+        waiting.sort(key=lambda pair: (_is_background(pair[0]), pair[0].cause.sequence))
+        return [(pending.cause, (pending.request, row)) for pending, row in waiting]
 
-    def job(self, cause: Cause, pending: tuple[Asked, EvaluatorRow], states: States) -> EvaluationJob:
+    def job(self, cause: Cause, pending: tuple[EvaluationRequest, EvaluatorRow], states: States) -> EvaluationJob:
         """Return the job that plays an evaluation or matches."""
         request, row = pending
         config, lineage = self.settings.config(cause.subject or ""), state_of(states, cause.subject or "").lineage
         league = row.league.with_baselines(config.builtins)
+        published = row.replace(league=league).published_ratings(lineage)
         if isinstance(request, MatchesRequested):
             opponents = plan_matches(request.opponents, request.games, config)
         else:
             opponents = _opponents(request, lineage, league, config)
         spec = GauntletSpec(
-            store=self.place.store,
-            config=config,
-            model=request.model,
-            opponents=opponents,
-            seed=request.seed,
-            **self.place.compute.model_dump(),
+            **dict(self.place.context), config=config, model=request.model, opponents=opponents, seed=request.seed
         )
         return Job(
             cause,
@@ -286,30 +283,30 @@ class Evaluator(Worker[Asked], Controller):
             self.backend(cause).match,
             spec.parts,
             config.evaluation.batch_seconds,
-            gather=lambda parts: spec.gather(parts).model_dump(),
+            gather=spec.gather,
             attempts=ATTEMPTS,
-            context={"opponents": opponents, "pool": row.pool, "known": row.replace(league=league).known(lineage)},
+            memo={"opponents": opponents, "pool": row.pool, "published": published},
         )
 
-    def progressed(self, job: EvaluationJob, report: Json) -> tuple[Payload, ...]:
+    def progressed(self, job: EvaluationJob, report: JsonObject) -> tuple[Payload, ...]:
         """Report a finished batch of a long evaluation."""
-        planned = sum(opponent.games for opponent in job.context["opponents"])
+        planned = sum(opponent.games for opponent in job.memo["opponents"])
         if planned <= LONG_GAMES:
             return ()
         return (EvaluationProgress(request_id=job.id, model=job.request.model, planned_games=planned, **report),)
 
-    def completed(self, job: EvaluationJob, result: Json) -> tuple[Payload, ...]:
+    def completed(self, job: EvaluationJob, result: GauntletResult) -> tuple[Payload, ...]:
         """Report the matches, and the ratings fitted to their games.
 
         Except for a gate, the ratings are fitted to all games of the pool. No reducer computes a fit, because its last
         digits may differ on another machine. It is recorded as a fact.
         """
-        known: Mapping[str, Estimate | None] = job.context["known"]
-        matches, hero, purpose = tuple(map(_match, result["results"])), job.request.model, job.request.purpose
+        published: Mapping[str, Estimate | None] = job.memo["published"]
+        matches, hero, purpose = tuple(map(_match, result.results)), job.request.model, job.request.purpose
         if purpose == "gate":
-            rated = rated_alone(matches, known)
+            rated = rated_alone(matches, published)
         else:
-            rated = rated_together(hero, matches, job.context["pool"], known)
+            rated = rated_together(hero, matches, job.memo["pool"], published)
         complete = EvaluationCompleted(
             request_id=job.id,
             purpose=purpose,
@@ -318,9 +315,9 @@ class Evaluator(Worker[Asked], Controller):
             results=tuple(m.replace(opponent_elo=rated.opponents.get(m.player)) for m in matches),
             elo=rated.hero.elo,
             elo_stderr=rated.hero.stderr,
-            lost_games=result["lost_games"],
-            undecided_games=sum(match["undecided"] for match in result["results"]),
-            seconds=result["seconds"],
+            lost_games=result.lost_games,
+            undecided_games=sum(match.undecided for match in result.results),
+            seconds=result.seconds,
         )
         return (complete, EloUpdated(ratings=rated.changed)) if rated.changed else (complete,)
 
@@ -333,10 +330,7 @@ class Evaluator(Worker[Asked], Controller):
 def _opponents(
     request: EvaluationRequested, lineage: Lineage, league: League, config: GameConfig
 ) -> tuple[Opponent, ...]:
-    """Return a model's opponents.
-
-    For a gate this is only the champion, otherwise the whole gauntlet.
-    """
+    """Return a model's opponents: for a gate only the champion, otherwise the whole gauntlet."""
     champion, settings = lineage.current, config.evaluation
     recent = lineage.champions[-RECENT:]
     candidates = [("champion", champion.model), ("recent", recent[0].model)] if champion else []
@@ -346,9 +340,9 @@ def _opponents(
     taken = {model for _, model in candidates}
     elo = champion.elo if champion else None
     others = members(league, request, elo, taken, settings)
-    ratings = {agent.id: agent.elo for agent in league.active} | {one.model: one.elo for one in lineage.champions}
-    known = {name: other for name, other in ratings.items() if other is not None}
-    one_sided = [name for name, other in known.items() if elo is not None and saturated(expected_score(elo - other))]
+    ratings = {agent.id: agent.elo for agent in league.active} | {past.model: past.elo for past in lineage.champions}
+    rated = {name: other for name, other in ratings.items() if other is not None}
+    one_sided = [name for name, other in rated.items() if elo is not None and saturated(expected_score(elo - other))]
     return plan_gauntlet(
         request.model, (*others, *candidates), config.builtins, settings, config.players, saturated=one_sided
     )
@@ -364,17 +358,15 @@ def _changed(rows: Rows, event: Event[Any], states: States, **changes: Any) -> S
     Gates without two different models are dropped: the candidate is the champion already, or there is no champion.
     """
     row, champion = _row(rows, event).replace(**changes), state_of(states, event.subject).lineage.current_model
-    played = [one for one in row.pending if one.request.purpose != "gate" or champion not in (None, one.request.model)]
-    return Step({event.subject: row.replace(pending=tuple(played))})
+    requests = ((pending, pending.request) for pending in row.pending)
+    kept = [pending for pending, asked in requests if asked.purpose != "gate" or champion not in (None, asked.model)]
+    return Step({event.subject: row.replace(pending=tuple(kept))})
 
 
-def _match(match: Json) -> MatchResult:
-    """Return a match's result without the opponent's rating.
-
-    The opponent's rating is not fitted yet.
-    """
-    counted = {field: match[field] for field in MatchResult.model_fields if field != "opponent_elo"}
-    return MatchResult.model_validate({**counted, "opponent_elo": None})
+def _match(match: OpponentResult) -> MatchResult:
+    """Return a match's result without the opponent's rating, which is not fitted yet."""
+    counted = {field: value for field, value in match if field in MatchResult.model_fields}
+    return MatchResult(**counted, opponent_elo=None)
 
 
 def _is_background(pending: EvaluationPending) -> bool:
@@ -384,8 +376,8 @@ def _is_background(pending: EvaluationPending) -> bool:
 def _queued(pending: tuple[EvaluationPending, ...], newest: EvaluationPending) -> tuple[EvaluationPending, ...]:
     """Add a request, and drop the oldest tournament requests beyond ``WAITING_MATCHES``."""
     waiting = (*pending, newest)
-    given_up = list(filter(_is_background, waiting))[:-WAITING_MATCHES]
-    return tuple(one for one in waiting if one not in given_up)
+    dropped = list(filter(_is_background, waiting))[:-WAITING_MATCHES]
+    return tuple(pending for pending in waiting if pending not in dropped)
 
 
 def _pooled(pool: Pool, data: EvaluationCompleted | EvaluationFailed, known: Collection[str]) -> Pool:

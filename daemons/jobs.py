@@ -16,27 +16,26 @@ from typing import Any, ClassVar, Generic, TypeVar
 import structlog
 
 from app.backends import Backend, backend_of
-from app.config import CPU, Compute, JobKind, RunSettings
+from app.config import JobKind, RunSettings
 from app.controllers import States
 from app.core import EventId, FlyballError
 from app.engine import Engine, JobFailed, scatter
 from app.events import Cause, HandlerReducer, Payload, Row, traceparent_of
+from app.job_specs import JobContext, JobResult, JsonObject, read_results
 
 Q = TypeVar("Q")
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
-    """A worker's name on the bus, its node, store and device."""
+    """A worker's name on the bus, its node, and what its jobs have there."""
 
     name: str
     node: str
-    store: str  # a folder, or a URL with this machine's cache
-    compute: Compute = CPU
+    context: JobContext
 
 
-def only(parts: Sequence[Json | FlyballError]) -> Json:
+def only(parts: Sequence[Any | FlyballError]) -> Any:
     """Return the result of a job's only part, or raise its error."""
     (part,) = parts
     if isinstance(part, FlyballError):
@@ -46,9 +45,7 @@ def only(parts: Sequence[Json | FlyballError]) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[Q]):
-    """Calls of one function in compute processes.
-
-    The calls are made for the event that requested the job.
+    """Calls of one function in compute processes, for the event that requested the job.
 
     Attributes:
         cause: the event that requested the job.
@@ -56,19 +53,19 @@ class Job(Generic[Q]):
         function: the function to call, as 'package.module:name'.
         parts: the argument of each call; the calls run at once, as far as the engine has workers.
         deadline_seconds: longest time of one attempt at one part; then its process is killed and replaced.
-        gather: combines the parts' results, or raises ``FlyballError``; a failed part is given as its last error.
+        gather: combines the parts' results, or raises ``FlyballError``. A failed part is given as its last error.
         attempts: most attempts at a part that raises.
-        context: data for the worker's methods, which the called function does not receive.
+        memo: data for the worker's methods, which the called function does not receive.
     """
 
     cause: Cause
     request: Q
     function: str
-    parts: tuple[Json, ...]
+    parts: tuple[JsonObject, ...]
     deadline_seconds: float
-    gather: Callable[[Sequence[Json | FlyballError]], Json] = field(default=only, compare=False)
+    gather: Callable[[Sequence[Any | FlyballError]], Any] = field(default=only, compare=False)
     attempts: int = 1
-    context: Json = field(default_factory=dict)
+    memo: JsonObject = field(default_factory=dict)
 
     @property
     def id(self) -> EventId:
@@ -78,14 +75,12 @@ class Job(Generic[Q]):
 
 @dataclass(frozen=True)
 class Worker(HandlerReducer, ABC, Generic[Q]):
-    """Base of workers.
-
-    Workers' methods are pure: the host runs the jobs, and publishes the facts that the methods return.
-    """
+    """Base of workers, whose methods are pure: the host runs the jobs, and publishes the facts that they return."""
 
     name: ClassVar[str]
     kind: ClassVar[JobKind | None] = None  # of its jobs, if they run networks
     row: ClassVar[type[Row]]
+    returns: ClassVar[type[JobResult]]  # by each part of its jobs
     emits: ClassVar[frozenset[type[Payload]]]
 
     settings: RunSettings
@@ -93,10 +88,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
 
     @property
     def id_namespace(self) -> str:
-        """Name from which the ids of the worker's facts derive.
-
-        The name differs by node where several nodes answer one event.
-        """
+        """Name from which the ids of the worker's facts derive; by node where several nodes answer one event."""
         return self.name
 
     @staticmethod
@@ -111,10 +103,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     def jobs(
         self, rows: Mapping[str, Any], states: States, leased: Container[EventId] | None = None
     ) -> Iterator[Job[Q]]:
-        """Iterate over the jobs of the pending requests.
-
-        The most urgent jobs come first. If ``leased`` is given, only jobs of those requests are returned.
-        """
+        """Iterate over the jobs of the pending requests, most urgent first; with ``leased``, of those requests only."""
         for cause, pending in self.pending(rows):
             if leased is None or cause.id in leased:
                 yield self.job(cause, pending, states)
@@ -123,13 +112,17 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
         """Return facts about a job that starts."""
         return ()
 
-    def progressed(self, job: Job[Q], report: Json) -> tuple[Payload, ...]:
+    def progressed(self, job: Job[Q], report: JsonObject) -> tuple[Payload, ...]:
         """Return facts about a report from a running job."""
         return ()
 
+    def finished(self, job: Job[Q], parts: Sequence[JsonObject | FlyballError]) -> tuple[Payload, ...]:
+        """Validate and gather the results of a job's parts, and return facts about them."""
+        return self.completed(job, job.gather(read_results(self.returns, parts)))
+
     @abstractmethod
-    def completed(self, job: Job[Q], result: Json) -> tuple[Payload, ...]:
-        """Return facts about a job's result."""
+    def completed(self, job: Job[Q], result: Any) -> tuple[Payload, ...]:
+        """Return facts about a job's gathered result."""
 
     @abstractmethod
     def failed(self, job: Job[Q], error: FlyballError) -> tuple[Payload, ...]:
@@ -139,9 +132,10 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
         """Return the backend of the request's configuration, which names its jobs."""
         return backend_of(self.settings.config(cause.subject or ""))
 
-    def config_json(self, cause: Cause) -> Json:
-        """Return the settings of the request's configuration."""
-        return self.settings.config(cause.subject or "").model_dump(mode="json")
+    def spec(self, cause: Cause, **arguments: Any) -> JsonObject:
+        """Return a job's spec: the context, the settings of the request's configuration, and ``arguments``."""
+        config = self.settings.config(cause.subject or "")
+        return {**self.place.context.model_dump(mode="json"), "config": config.model_dump(mode="json"), **arguments}
 
 
 Publish = Callable[[str, Job[Any], Sequence[Payload]], Coroutine[None, None, None]]
@@ -153,10 +147,7 @@ class UnusableResult(FlyballError):
 
 
 class JobRunner:
-    """Runs at most ``capacity`` jobs of one worker at once.
-
-    ``capacity`` may be changed.
-    """
+    """Runs at most ``capacity`` jobs of one worker at once. ``capacity`` may be changed."""
 
     def __init__(self, engine: Engine, capacity: int, publish: Publish) -> None:
         self._engine, self.capacity, self._publish = engine, capacity, publish
@@ -197,10 +188,7 @@ class JobRunner:
                 self._running[job_id] = group.create_task(self._run(group, worker, wanted[job_id]))
 
     async def drain(self, seconds: float) -> None:
-        """Start no more jobs, and wait for the running ones.
-
-        After ``seconds`` the running jobs are cancelled, but stay wanted.
-        """
+        """Start no more jobs, and wait for the running ones. After ``seconds`` they are cancelled, but stay wanted."""
         self._draining = True
         if tasks := {*self._running.values(), *self._publishing}:
             await asyncio.wait(tasks, timeout=seconds)
@@ -214,8 +202,8 @@ class JobRunner:
             if facts:
                 await self._publish(f"{worker.id_namespace}.{verb}", job, facts)
 
-        def on_progress(report: Json) -> None:
-            facts = _facts(worker.progressed, job, report)
+        def on_progress(report: JsonObject) -> None:
+            facts = facts_of(worker.progressed, job, report)
             publishing = group.create_task(publish(f"progressed.{next(numbers)}", facts))
             self._publishing.add(publishing)
             publishing.add_done_callback(self._publishing.discard)
@@ -232,7 +220,7 @@ class JobRunner:
                 deadline_seconds=job.deadline_seconds,
                 failures=job.attempts,
             )
-            completed = _facts(lambda job, results: worker.completed(job, job.gather(results)), job, results)
+            completed = facts_of(worker.finished, job, results)
         except FlyballError as error:
             trace = error.trace if isinstance(error, JobFailed) else ""  # of the user's own code, too
             self._log.error("job failed", event_id=job.id, function=job.function, error=str(error), trace=trace)
@@ -243,7 +231,7 @@ class JobRunner:
         self._running.pop(job.id, None)
 
 
-def _facts(about: Callable[[Job[Any], Any], tuple[Payload, ...]], job: Job[Any], result: Any) -> tuple[Payload, ...]:
+def facts_of(about: Callable[[Job[Any], Any], tuple[Payload, ...]], job: Job[Any], result: Any) -> tuple[Payload, ...]:
     """Make facts of a job's results or progress report.
 
     Raises:

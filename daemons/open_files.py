@@ -11,7 +11,7 @@ NEEDED = 256
 """
 
 
-class TooFewFiles(FlyballError):
+class TooFewFiles(FlyballError, code="usage"):
     """The shell allows too few open files."""
 
 

@@ -22,6 +22,7 @@ from app.config.ray import SharedJobs
 from app.core import BROKER, FlyballError
 from app.engine import Engine, LocalEngine, python_module
 from app.engine.ray_engine import RayEngine
+from app.job_specs import JobContext
 from app.journal import DamagedDatabase, SqliteJournal, SqliteOutbox, SqliteStateStore
 from app.journal.database import FileReplaced
 from app.journal.kept_files import set_aside
@@ -135,19 +136,23 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     deployment = loaded.deployment
     spec = sized(spec, deployment)
     kind = spec.worker.kind if spec.worker else None
+    compute = deployment.compute(kind) if kind else CPU
     place = WorkerPlace(
         name=f"{spec.name}@{deployment.node}",
         node=deployment.node,
-        store=loaded.store(folder),
-        compute=(deployment.compute(kind) if kind else CPU).replace(
-            settings_folder=str(loaded.folder.absolute()),
-            text_servers=None if kind == "training" else deployment.text_servers(folder.path, loaded.folder),
+        context=JobContext(
+            **dict(compute)
+            | {
+                "store": loaded.store(folder),
+                "settings_folder": str(loaded.folder.absolute()),
+                "text_servers": None if kind == "training" else deployment.text_servers(folder.path, loaded.folder),
+            }
         ),
     )
     if kind:
-        structlog.get_logger("daemon").info("device of jobs", **place.compute.model_dump())
+        structlog.get_logger("daemon").info("device of jobs", **place.context.model_dump(exclude={"store"}))
     engine = await engine_of(spec, deployment, folder) if spec.worker else None
-    store = open_store(place.store)
+    store = open_store(place.context.store)
     own = deployment.store is None  # another folder may hold other runs' blobs
     if engine and own and spec.name == selfplay_worker.DAEMON.name and isinstance(store, FileStore):
         engine = BoundedEngine(engine, spec.capacity, store, deployment.store_bytes, SystemClock())

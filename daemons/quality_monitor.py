@@ -34,7 +34,8 @@ from app.events import (
     TrainingRequested,
     handles,
 )
-from daemons.jobs import Job, Json, Worker
+from app.job_specs import InspectionResult
+from daemons.jobs import Job, Worker
 from daemons.leases import Leases
 from daemons.spec import DaemonSpec
 
@@ -43,8 +44,8 @@ Inspection = Job[SelfplayComplete]
 REMEMBERED = 256
 """Number of each configuration's latest shards whose keys are remembered."""
 
-UNFIT = frozenset({"DamagedBlob", "ForeignShard", "MissingBlob", "RepeatedShard"})
-"""Names of errors caused by the shard: missing, damaged, mislabelled, or a duplicate."""
+UNFIT = frozenset({"lost_blob", "unfit_shard"})
+"""Codes of errors caused by the shard: missing, damaged, mislabelled, or a duplicate."""
 
 STAYING = 16
 """Number of latest shards that are always kept, because ``app.play.inspection`` compares games with them."""
@@ -75,34 +76,25 @@ class Shelf(Row, frozen=True):
     spent: tuple[ShardKey, ...] = ()
 
     def without(self, keys: Iterable[ShardKey]) -> "Shelf":
-        """Mark shards as spent, except wanted ones.
-
-        Refusing a second delivery must not delete a wanted shard.
-        """
-        wanted = {shard.key for shard in (*self.fit, *self.asked, *self.replay.shards)}
-        gone = (key for key in keys if key not in wanted)
+        """Mark shards as spent, except those in use, which the refusal of a second delivery must not delete."""
+        used = {shard.key for shard in (*self.fit, *self.asked, *self.replay.shards)}
+        gone = (key for key in keys if key not in used)
         return self.replace(spent=tuple(dict.fromkeys((*self.spent, *gone))))
 
     def with_judged(self, shard: ShardRef, score: float, settings: RunSettings, state: FeedbackState) -> "Shelf":
-        """Add a usable shard, or mark it as spent.
-
-        Shards that are too old for any training become spent, too.
-        """
+        """Add a usable shard, or mark it as spent. Shards that are too old for any training become spent, too."""
         if not is_usable(state, settings, score):
             return self.without([shard.key])
         replays = settings.config(state.config_key).replays
-        same = (*(known for known in self.fit if replays or known.model == shard.model), shard)
+        same = (*(other for other in self.fit if replays or other.model == shard.model), shard)
         kept = latest_shards(state, settings, same, windows=WINDOWS)
-        others = tuple(known for known in self.fit if known not in same)
-        fallen = [known.key for known in same if known not in kept]
-        wanted = tuple(key for key in self.spent if key != shard.key)  # may have been refused under another request
-        return self.replace(fit=(*others, *kept), spent=wanted).without(fallen)
+        others = tuple(other for other in self.fit if other not in same)
+        dropped = [other.key for other in same if other not in kept]
+        spent = tuple(key for key in self.spent if key != shard.key)  # may have been refused under another request
+        return self.replace(fit=(*others, *kept), spent=spent).without(dropped)
 
     def for_training(self, request_id: EventId, request: TrainingRequested, config: GameConfig) -> "Shelf":
-        """Reserve a training's shards.
-
-        Shards of an earlier request become spent, and so do stale shards of other models.
-        """
+        """Reserve a training's shards. Those of an earlier request become spent, and stale ones of other models."""
         asked = {shard.key for shard in request.shards}
         rest = [shard for shard in self.fit if shard.key not in asked]
         left_behind = [shard.key for shard in rest if not config.replays and shard.model != request.base_model]
@@ -115,13 +107,10 @@ class Shelf(Row, frozen=True):
         return shelf.without((*(shard.key for shard in self.asked), *left_behind))
 
     def after_training(self, config: GameConfig, *, good: bool) -> "Shelf":
-        """Keep a good training's shards for the next ones.
-
-        Shards are kept as far as later trainings replay them. All other shards become spent.
-        """
-        known = (*self.replay.shards, *self.asked)
+        """Keep a good training's shards as far as later trainings replay them. All others become spent."""
+        learned = (*self.replay.shards, *self.asked)
         shelf = self.replace(request=None, asked=(), replay=self.replay.plus(self.asked if good else (), config))
-        return shelf.without(shard.key for shard in known)
+        return shelf.without(shard.key for shard in learned)
 
 
 class InspectionRow(Row, frozen=True):
@@ -152,6 +141,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
 
     name = "QualityMonitor"
     row = InspectionRow
+    returns = InspectionResult
     emits = frozenset({InspectionFailed, NodeProbed, ParityChecked, QualityDegraded, QualityScoreUpdated})
 
     @handles(SelfplayComplete)
@@ -208,37 +198,34 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
     def pending(rows: Rows) -> Sequence[tuple[Cause, InspectionRow]]:
         """Return the waiting shards, oldest first."""
         waiting = [(row.cause, row) for row in rows.values() if row.cause]
-        return sorted(waiting, key=lambda one: one[0].sequence)
+        return sorted(waiting, key=lambda pair: pair[0].sequence)
 
     def job(self, cause: Cause, pending: InspectionRow, states: States) -> Inspection:
         """Return the inspection of a waiting shard."""
         played = pending.played
         assert played is not None  # because ``pending`` returns only rows with a cause
-        spec: Json = {
-            "store": self.place.store,
-            "config": self.config_json(cause),
-            "shard": played.shard.key,
-            "model": played.shard.model,
-            "earlier": list(pending.earlier),
-            "discard": list(pending.discard),
-            "seed": played.shard.seed,
-        }
-        return Job(cause, played, self.backend(cause).inspect, (spec,), self.settings.deadlines.inspection_seconds)
+        spec = self.spec(
+            cause,
+            shard=played.shard.key,
+            model=played.shard.model,
+            earlier=list(pending.earlier),
+            discard=list(pending.discard),
+            seed=played.shard.seed,
+        )
+        deadline_seconds = self.settings.deadlines.inspection_seconds
+        return Job(cause, played, self.backend(cause).inspect, (spec,), deadline_seconds)
 
-    def completed(self, job: Inspection, result: Json) -> tuple[Payload, ...]:
-        """Report the shard's quality.
-
-        A shard with games that cannot be replayed is unfit.
-        """
-        played, failures, shard = job.request, result["failures"], job.request.shard
+    def completed(self, job: Inspection, result: InspectionResult) -> tuple[Payload, ...]:
+        """Report the shard's quality. A shard with games that cannot be replayed is unfit."""
+        played, failures, shard = job.request, result.failures, job.request.shard
         verdict: Payload
         if failures:
             verdict = _unfit(played, f"parity: {failures[0]}")
         elif played.probe:
-            verdict = _probed(played, result["score"], None)
+            verdict = _probed(played, result.score, None)
         else:
             verdict = QualityScoreUpdated(
-                request_id=played.request_id, shard=shard, score=result["score"], components=result["components"]
+                request_id=played.request_id, shard=shard, score=result.score, components=result.components
             )
         if played.probe:
             return (verdict,)
@@ -246,8 +233,8 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
             request_id=played.request_id,
             worker=shard.worker,
             shard=shard.key,
-            against=result.get("against"),
-            checked=result["checked"],
+            against=result.against,
+            checked=result.checked,
             failures=len(failures),
         )
         return parity, verdict
@@ -255,7 +242,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
     def failed(self, job: Inspection, error: FlyballError) -> tuple[Payload, ...]:
         """Report that the shard is unfit, or that its inspection failed."""
         played = job.request
-        if isinstance(error, JobFailed) and error.kind in UNFIT:
+        if isinstance(error, JobFailed) and error.code in UNFIT:
             return (_unfit(played, f"{error.kind}: {error.summary}"),)
         return (InspectionFailed(request_id=played.request_id, shard=played.shard.key, error=str(error)),)
 

@@ -29,7 +29,7 @@ MachineRole = Literal["head", "worker"]
 MACHINE_ROLES: tuple[MachineRole, ...] = get_args(MachineRole)
 
 
-class UnknownDaemon(FlyballError):
+class UnknownDaemon(FlyballError, code="unknown"):
     """No daemon has this name."""
 
 

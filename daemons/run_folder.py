@@ -21,7 +21,7 @@ MAX_SOCKET_PATH = 100
 SOCKET_NAME = "bus.sock"
 
 
-class UnusableFolder(FlyballError):
+class UnusableFolder(FlyballError, code="usage"):
     """A folder that cannot hold a run."""
 
 
@@ -29,7 +29,7 @@ class AlreadyRunning(FlyballError):
     """Daemons run in this folder already."""
 
 
-class LostJournal(FlyballError):
+class LostJournal(FlyballError, code="usage"):
     """A run folder that has lost its journal."""
 
 

@@ -18,7 +18,8 @@ from app.events import (
     Step,
     handles,
 )
-from daemons.jobs import Job, Json, Worker
+from app.job_specs import SelfplayResult
+from daemons.jobs import Job, Worker
 from daemons.spec import DaemonSpec
 
 SelfplayJob = Job[SelfplayRequested]
@@ -48,6 +49,7 @@ class SelfplayWorker(Worker[SelfplayRequested], Controller):
     name = "SelfplayWorker"
     kind = "selfplay"
     row = SelfplayPending
+    returns = SelfplayResult
     emits = frozenset({SelfplayComplete, SelfplayFailed})
 
     @handles(SelfplayRequested)
@@ -74,10 +76,7 @@ class SelfplayWorker(Worker[SelfplayRequested], Controller):
 
     @handles(ModelRolledBack)
     def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[SelfplayPending]:
-        """Drop the configuration's requests.
-
-        The scheduler makes other requests. A quarantine's probe goes on.
-        """
+        """Drop the configuration's requests. The scheduler makes other requests. A quarantine's probe goes on."""
         vain = [name for name, row in rows.items() if row.cause.subject == event.subject and not row.request.probe]
         return Step(dict.fromkeys(vain))
 
@@ -97,32 +96,31 @@ class SelfplayWorker(Worker[SelfplayRequested], Controller):
     @staticmethod
     def pending(rows: Rows) -> Sequence[tuple[Cause, SelfplayRequested]]:
         """Return the pending requests, oldest first."""
-        return sorted([(row.cause, row.request) for row in rows.values()], key=lambda one: one[0].sequence)
+        return sorted([(row.cause, row.request) for row in rows.values()], key=lambda pair: pair[0].sequence)
 
     def job(self, cause: Cause, pending: SelfplayRequested, states: States) -> SelfplayJob:
         """Return the job that plays a request's games."""
-        spec: Json = {
-            "store": self.place.store,
-            "config": self.config_json(cause),
-            "model": pending.model,
-            "lineups": [lineup.model_dump(mode="json") for lineup in pending.lineups],
-            "games": pending.games,
-            "seed": pending.seed,
-            "temperature": pending.temperature,
-            "worker": self.place.name,
-            **self.place.compute.model_dump(),
-        }
-        return Job(cause, pending, self.backend(cause).play, (spec,), self.settings.deadlines.selfplay_seconds)
+        spec = self.spec(
+            cause,
+            model=pending.model,
+            lineups=[lineup.model_dump(mode="json") for lineup in pending.lineups],
+            games=pending.games,
+            seed=pending.seed,
+            temperature=pending.temperature,
+            worker=self.place.name,
+        )
+        deadline_seconds = self.settings.deadlines.selfplay_seconds
+        return Job(cause, pending, self.backend(cause).play, (spec,), deadline_seconds)
 
-    def completed(self, job: SelfplayJob, result: Json) -> tuple[Payload, ...]:
+    def completed(self, job: SelfplayJob, result: SelfplayResult) -> tuple[Payload, ...]:
         """Report the games played, and the shard that holds their rows."""
         request = job.request
         others = dict.fromkeys(name for lineup in request.lineups for name in lineup.opponents if name != request.model)
         shard = ShardRef(
-            key=result["shard"],
+            key=result.shard,
             worker=self.place.name,
-            rows=result["rows"],
-            games=result["games"],
+            rows=result.rows,
+            games=result.games,
             model=request.model,
             seed=request.seed,
         )
@@ -132,9 +130,9 @@ class SelfplayWorker(Worker[SelfplayRequested], Controller):
             shard=shard,
             opponents=tuple(others),
             temperature=request.temperature,
-            mean_length=result["mean_length"],
-            truncated_games=result["truncated"],
-            seconds=result["seconds"],
+            mean_length=result.mean_length,
+            truncated_games=result.truncated,
+            seconds=result.seconds,
         )
         return (complete,)
 

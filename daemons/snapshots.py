@@ -23,6 +23,7 @@ from app.controllers.fold import (
 from app.core import FlyballError
 from app.events import DaemonFact, Payload, RollCall, RunConfigured
 from app.events.frames import hash_id, read_events
+from app.job_specs import JobContext
 from app.journal import JournalReader, Snapshot, SqliteJournalReader
 from app.journal.archiving import records_between
 from app.journal.database import locked
@@ -93,7 +94,7 @@ class _Snapshots:
         self._reader = reader
         settings = last_settings(reader)
         self._daemons = daemons_of(settings) if settings else DAEMONS
-        place = WorkerPlace("archive", "archive", store="")
+        place = WorkerPlace("archive", "archive", JobContext(store=""))
         self._host_of = {one.name: name for name, spec in self._daemons.items() for one in spec.hosted}
         self._reducers = tuple(dict.fromkeys(one for spec in self._daemons.values() for one in spec.hosted))
         factories = tuple(one for spec in self._daemons.values() for one in spec.factories(place))

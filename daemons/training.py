@@ -1,7 +1,4 @@
-"""The trainer.
-
-The trainer runs one training for each request, or makes a configuration's initial model.
-"""
+"""The trainer: runs one training for each request, or makes a configuration's initial model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -25,16 +22,14 @@ from app.events import (
     TrainingStarted,
     handles,
 )
-from daemons.jobs import Job, Json, Worker
+from app.job_specs import JsonObject, ModelResult
+from daemons.jobs import Job, Worker
 from daemons.leases import JobOutcome, Leases
 from daemons.spec import DaemonSpec
 
 TrainingJob = Job[TrainingRequested]
-DIVERGED = frozenset({"TrainingDiverged", "DiscardedUpdate"})
-"""Names of the job's errors when an update diverged."""
-
-BAD_DATA = frozenset({"DamagedBlob", "MissingBlob", "NoModel", "UnfinishedEpisode", "UnfitData"})
-"""Names of the job's errors for unusable shards or base models: missing, damaged, or of another game."""
+BAD_DATA = frozenset({"bad_data", "lost_blob", "no_model"})
+"""Codes of the job's errors for unusable shards or base models: missing, damaged, or of another game."""
 
 
 class TrainerRow(Row, frozen=True):
@@ -55,10 +50,7 @@ Rows = Mapping[str, TrainerRow]
 
 
 def train_job(config: GameConfig) -> str:
-    """Return the job that trains a configuration.
-
-    The job calls the user's own trainer, or the backend's.
-    """
+    """Return the job that trains a configuration: the user's own trainer, or the backend's job."""
     if config.train_command is not None:
         return "app.learning.own_trainers:train_by_command"
     if config.trainer is not None:
@@ -67,14 +59,12 @@ def train_job(config: GameConfig) -> str:
 
 
 class Trainer(Worker[TrainingRequested]):
-    """Runs a job for each request.
-
-    The job trains a model, or draws a first one.
-    """
+    """Runs a job for each request, which trains a model or draws a first one."""
 
     name = "Trainer"
     kind = "training"
     row = TrainerRow
+    returns = ModelResult
     emits = frozenset({TrainingStarted, TrainingProgress, TrainingCompleted, TrainingFailed})
 
     @handles(TrainingRequested)
@@ -101,19 +91,13 @@ class Trainer(Worker[TrainingRequested]):
     def pending(rows: Rows) -> Sequence[tuple[Cause, TrainerRow]]:
         """Return the configurations with a pending request, oldest request first."""
         waiting = [(row.cause, row) for row in rows.values() if row.cause]
-        return sorted(waiting, key=lambda one: one[0].sequence)
+        return sorted(waiting, key=lambda pair: pair[0].sequence)
 
     def job(self, cause: Cause, pending: TrainerRow, states: States) -> TrainingJob:
         """Return the job that trains a model, or makes the initial one."""
         request = pending.request
         assert request is not None  # because ``pending`` returns only rows with a cause
-        function = self.backend(cause).initialise
-        spec: Json = {
-            "store": self.place.store,
-            "config": self.config_json(cause),
-            "seed": request.seed,
-            **self.place.compute.model_dump(),
-        }
+        function, spec = self.backend(cause).initialise, self.spec(cause, seed=request.seed)
         if request.base_model is not None:
             function = train_job(self.settings.config(cause.subject or ""))
             spec |= {
@@ -131,21 +115,13 @@ class Trainer(Worker[TrainingRequested]):
         rows = sum(shard.rows for shard in job.request.shards)
         return (TrainingStarted(request_id=job.id, base_model=job.request.base_model, rows=rows),)
 
-    def progressed(self, job: TrainingJob, report: Json) -> tuple[Payload, ...]:
+    def progressed(self, job: TrainingJob, report: JsonObject) -> tuple[Payload, ...]:
         """Report a training's progress."""
         return (TrainingProgress(request_id=job.id, **report),)
 
-    def completed(self, job: TrainingJob, result: Json) -> tuple[Payload, ...]:
+    def completed(self, job: TrainingJob, result: ModelResult) -> tuple[Payload, ...]:
         """Report the trained model."""
-        complete = TrainingCompleted(
-            request_id=job.id,
-            model=result["model"],
-            parent=result["parent"],
-            step=result["step"],
-            rows=result["rows"],
-            metrics=result["metrics"],
-        )
-        return (complete,)
+        return (TrainingCompleted(request_id=job.id, **dict(result)),)
 
     def failed(self, job: TrainingJob, error: FlyballError) -> tuple[Payload, ...]:
         """Report that the update was discarded, with the reason."""
@@ -153,9 +129,9 @@ class Trainer(Worker[TrainingRequested]):
         match error:
             case JobTimedOut():
                 reason = "timed_out"
-            case JobFailed(kind=kind) if kind in DIVERGED:
+            case JobFailed(code="diverged"):
                 reason = "diverged"
-            case JobFailed(kind=kind) if kind in BAD_DATA:
+            case JobFailed(code=code) if code in BAD_DATA:
                 reason = "bad_data"
         return (TrainingFailed(request_id=job.id, reason=reason, error=str(error)),)
 
@@ -169,10 +145,7 @@ class TrainingLeases(Leases):
     failed = frozenset({TrainingFailed})
 
     def outcome(self, data: Payload) -> JobOutcome | None:
-        """See ``Leases.outcome``.
-
-        A diverged update and bad data say nothing about the daemon.
-        """
+        """See ``Leases.outcome``. A diverged update and bad data say nothing about the daemon."""
         if isinstance(data, TrainingFailed) and data.reason in ("diverged", "bad_data"):
             return None
         return super().outcome(data)

@@ -15,8 +15,9 @@ from app.config import FrozenModel, GameConfig, Precision
 from app.config.feedback import MAX_SECONDS
 from app.core import RANDOM, ConfigKey, FlyballError, ModelHash, is_model
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report, run_coroutine
+from app.job_specs import MODEL, Opponent
 from app.learning.network import threads
-from app.play.gauntlet import MODEL, GauntletResult, GauntletSpec, Opponent, OpponentResult
+from app.play.gauntlet import GauntletResult, GauntletSpec, OpponentResult
 from app.play.matches import IN_FLIGHT, EvaluationManager
 from app.store import open_store
 

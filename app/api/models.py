@@ -20,15 +20,15 @@ SHORTEST_HASH = 6
 MODELS = f"a file, a folder of flyball train, a run folder, a hash of at least {SHORTEST_HASH} digits, or current"
 
 
-class UnknownModel(FlyballError):
+class UnknownModel(FlyballError, code="unknown"):
     """No model or bot has this name."""
 
 
-class ForeignModel(FlyballError):
+class ForeignModel(FlyballError, code="usage"):
     """A model of another game."""
 
 
-class ConfigNotNamed(BadUsage):
+class ConfigNotNamed(BadUsage, code="config_not_named"):
     """A model's name alone does not say which configuration is meant."""
 
 

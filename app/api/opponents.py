@@ -26,7 +26,7 @@ NAMES = ("random", "champion")
 """Strategies whose names without a count are players: the random bot, the current model."""
 
 
-class NobodyToPlay(FlyballError):
+class NobodyToPlay(FlyballError, code="unknown"):
     """A strategy finds no opponent in the league."""
 
 

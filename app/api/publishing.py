@@ -17,7 +17,7 @@ SOME = 3
 """Ids named when many events were not acknowledged."""
 
 
-class BadData(FlyballError):
+class BadData(FlyballError, code="usage"):
     """The data does not fit the event type."""
 
 
@@ -25,7 +25,7 @@ class IdTaken(FlyballError):
     """Another event is recorded under this id."""
 
 
-class NotAcknowledged(FlyballError):
+class NotAcknowledged(FlyballError, code="unavailable"):
     """The broker did not confirm in time that it recorded the events."""
 
 

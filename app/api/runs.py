@@ -44,7 +44,7 @@ Say = Callable[[str], None]
 """Receives a line of progress or a warning."""
 
 
-class NotRunning(FlyballError):
+class NotRunning(FlyballError, code="not_running"):
     """No broker answers."""
 
 

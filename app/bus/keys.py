@@ -25,11 +25,11 @@ MOST_SECRET_BYTES = 4096
 HEADER = "# Keys that the broker admits, one a line: name, role, public key, and until when, if it ends.\n"
 
 
-class BadKey(FlyballError):
+class BadKey(FlyballError, code="usage"):
     """A key, key file or list of keys that cannot be used."""
 
 
-class UnknownKey(FlyballError):
+class UnknownKey(FlyballError, code="unknown"):
     """No key of this name is in the list."""
 
 

@@ -44,7 +44,7 @@ class OtherHistory(BusError):
     """A restored or exchanged journal, which does not hold a record that this program has read."""
 
 
-class BrokerUnavailable(BusError):
+class BrokerUnavailable(BusError, code="unavailable"):
     """The broker did not acknowledge in time.
 
     Attributes:

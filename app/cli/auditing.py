@@ -33,7 +33,7 @@ They are chosen evenly in order of training, the newest included.
 WORST = 5
 
 
-class TooFewMembers(FlyballError):
+class TooFewMembers(FlyballError, code="unknown"):
     """There are not enough models on disk for a round robin."""
 
 

@@ -57,29 +57,24 @@ COMMANDS = {
 }
 """Each command's help; the module ``app.cli.NAME`` defines the command ``NAME``."""
 
-ERRORS = {
-    1: "DamagedDatabase",
-    2: "BadData BadEnvironment BadKey BadParameters BadPlant BadPolicy BadSettings BadToken BadTraceparent BadUsage "
-    "ForeignModel ForeignSettings LostJournal MissingDevice NoHeuristic NoModel NoRun NoTerminal NoTextual "
-    "NotRetriable OtherFormat Pointless RunExists StoreRefused TooFewFiles UnfitSettings UnknownDevice UnknownGame "
-    "UnknownPlugin Unsearchable UnsuitedCodec UnusableFile UnusableFolder UnusableStore WrongModel",
-    3: "NotAJournal NotRunning",
-    4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownDeadLetter "
-    "UnknownField UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType UnknownKey",
-    5: "BrokerUnavailable NeverCame NotAcknowledged StoreUnavailable",
-    130: "Interrupted",
-    143: "Terminated",
+EXIT_CODES = {
+    "usage": 2,
+    "no_model": 2,
+    "run_exists": 2,
+    "config_not_named": 2,
+    "not_running": 3,
+    "unknown": 4,
+    "unavailable": 5,
+    "interrupted": INTERRUPTED,
+    "terminated": 128 + signal.SIGTERM,
 }
-"""The errors of each exit code, by name.
+"""The exit code of each error's code.
 
-Importing the errors' classes would slow every command down. Code 2 does not depend on the run: its cause is the usage,
-the settings or a named file. All other errors exit with 1.
+Code 2 does not depend on the run: its cause is the usage, the settings or a named file. All other errors exit with 1.
 """
 
-EXIT_CODES = {name: code for code, names in ERRORS.items() for name in names.split()}
-
-ADDED = {"ConfigNotNamed": "--config KEY"}
-"""The option to add to the command after an error, by the error's name. Errors of the Python API name no options."""
+ADDED = {"config_not_named": "--config KEY"}
+"""The option to add to the command after an error, by its code. Errors of the Python API name no options."""
 
 ODD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES})
 """Errors of a bad path, even when only its existence is checked."""
@@ -167,12 +162,11 @@ class LazyGroup(click.Group):
             click.echo("Aborted!", err=True)
             raise click.exceptions.Exit(INTERRUPTED) from None
         except FlyballError as error:
-            names = [kind.__name__ for kind in type(error).__mro__]
-            added = next((ADDED[name] for name in names if name in ADDED), None)
+            added = ADDED.get(error.code)
             again = f"{shlex.join(('flyball', *ctx.meta[ARGUMENTS]))} {added}"
             start = flyball(ctx.obj["run_dir"], ctx.obj["config_file"])
             _report(error.message, f"Name it: {again}" if added else completed(error.hint, start))
-            raise click.exceptions.Exit(next((EXIT_CODES[name] for name in names if name in EXIT_CODES), 1)) from None
+            raise click.exceptions.Exit(EXIT_CODES.get(error.code, 1)) from None
         except OSError as error:
             if isinstance(error, OutputFailed) or (explained := _explanation(error)) is None:
                 raise

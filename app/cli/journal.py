@@ -30,15 +30,15 @@ NOT_RETRIED = BROKER_ONLY | {EventVoided.event_type}
 """Types that nobody may publish by hand; `flyball emit` refuses them too."""
 
 
-class NothingToVoid(FlyballError):
+class NothingToVoid(FlyballError, code="unknown"):
     """No daemon failed at this event."""
 
 
-class UnknownDeadLetter(FlyballError):
+class UnknownDeadLetter(FlyballError, code="unknown"):
     """There is no dead letter of this number."""
 
 
-class NotRetriable(FlyballError):
+class NotRetriable(FlyballError, code="usage"):
     """The events of a dead letter can't be published again."""
 
 

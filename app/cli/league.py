@@ -23,7 +23,7 @@ LEFT = ("agent", "why", "parent")
 COLUMNS = ("agent", "why", "step", "Elo", "95%", "games", "v. current", "met", "parent")
 
 
-class NoLeague(FlyballError):
+class NoLeague(FlyballError, code="unknown"):
     """A configuration has no league yet."""
 
 

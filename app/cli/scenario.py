@@ -26,7 +26,7 @@ ID_DIGITS = 12
 DEADLINE_S = 10.0
 
 
-class NeverCame(FlyballError):
+class NeverCame(FlyballError, code="unavailable"):
     """An event that a scenario waits for was not seen in time."""
 
     def __init__(self, awaited: Expected, seconds: float) -> None:

@@ -28,7 +28,7 @@ The event's name, id and time are empty for initial values.
 """
 
 
-class UnknownField(FlyballError):
+class UnknownField(FlyballError, code="unknown"):
     """FeedbackState has no field of this name."""
 
 

@@ -10,11 +10,11 @@ from app.cli.options import placed
 from app.core import FlyballError
 
 
-class NoTextual(FlyballError):
+class NoTextual(FlyballError, code="usage"):
     """The package textual is not installed."""
 
 
-class NoTerminal(FlyballError):
+class NoTerminal(FlyballError, code="usage"):
     """Standard input or output is not a terminal."""
 
 

@@ -20,11 +20,11 @@ from app.core import BadUsage, FlyballError
 STARTS = {"bc": "behavioral_clone", "random": "random"}
 
 
-class Interrupted(FlyballError):
+class Interrupted(FlyballError, code="interrupted"):
     """Ctrl-C ended the training."""
 
 
-class Terminated(Interrupted):
+class Terminated(Interrupted, code="terminated"):
     """SIGTERM ended the training."""
 
 
@@ -59,8 +59,8 @@ def stoppable(folder: Path, resumed: str) -> Iterator[None]:
         what = f"Interrupted; the run is at the checkpoint after iteration {done}."
         raise kind(what, hint="It goes on by --resume.") from None
     except FlyballError as error:
-        if type(error).__name__ in ("RunExists", "TextRunExists"):
-            error.hint = f"Choose another folder, or resume it: {resumed}"
+        if error.code == "run_exists":
+            raise BadUsage(error.message, hint=f"Choose another folder, or resume it: {resumed}") from None
         raise
     finally:
         for number, handler in before.items():

@@ -16,7 +16,7 @@ from typing import Any
 from app.bus.memory import MemoryBus
 from app.comparison.troubles import FaultyEngine, Planted
 from app.comparison.virtual_time import Processor, SharedEngine, VirtualClock, VirtualLoop
-from app.config import CPU, FrozenModel, RunFolder, RunSettings
+from app.config import FrozenModel, RunFolder, RunSettings
 from app.controllers.scheduler import WORKER_DAEMON
 from app.core import ModelHash, derive_id
 from app.engine import Engine
@@ -35,6 +35,7 @@ from app.events import (
     TrainingCompleted,
     TrainingFailed,
 )
+from app.job_specs import JobContext
 from app.journal import SqliteJournal, history
 from app.journal.memory import MemoryJournal, MemoryStateStore
 from app.scenarios import views_of
@@ -272,8 +273,9 @@ class _Run:
                     yield name, self._host(spec, name)
 
     def _host(self, spec: DaemonSpec, name: str) -> Host:
-        compute = CPU.replace(settings_folder=self._task.settings_folder)
-        place = WorkerPlace(name, name.partition("@")[2], str(self._task.run_folder.store.absolute()), compute)
+        store = str(self._task.run_folder.store.absolute())
+        context = JobContext(store=store, settings_folder=self._task.settings_folder)
+        place = WorkerPlace(name, name.partition("@")[2], context)
         engine = self._engine(spec, name) if spec.worker else None
         ports = Ports(self._bus.connection(name), MemoryStateStore(), self._clock, engine, Notifier(""))
         return Host(spec, place, "compare", ports, RHYTHM)

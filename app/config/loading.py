@@ -94,7 +94,7 @@ DOCUMENT = Document(
 )
 
 
-class UnknownConfig(BadSettings):
+class UnknownConfig(BadSettings, code="unknown"):
     """No game configuration has this key."""
 
 

@@ -28,7 +28,7 @@ PROFILES: dict[str, tuple[ConfigKey, ...]] = {
 }
 
 
-class ForeignSettings(FlyballError):
+class ForeignSettings(FlyballError, code="usage"):
     """Recorded settings are unknown to this version, or not from the broker."""
 
 

@@ -12,15 +12,25 @@ from typing import Any
 class FlyballError(Exception):
     """An error a reader can act on.
 
+    Programs decide by its ``code``, which also crosses processes. A class names its code as a class argument, and its
+    subclasses inherit it.
+
     Args:
         message: what happened, in one sentence.
         hint: what the reader should do about it.
+        code: another code than the class's.
     """
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    code = "failed"
+
+    def __init_subclass__(cls, *, code: str = "") -> None:
+        """Set the code of a class."""
+        super().__init_subclass__()
+        cls.code = code or cls.code
+
+    def __init__(self, message: str, *, hint: str = "", code: str = "") -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint, self.code = message, hint, code or self.code
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".rstrip()
@@ -58,11 +68,11 @@ class Finding:
     hint: str
 
 
-class BadUsage(FlyballError):
+class BadUsage(FlyballError, code="usage"):
     """Arguments that do not fit together, or that name nothing."""
 
 
-class UnusableFile(FlyballError):
+class UnusableFile(FlyballError, code="usage"):
     """A named file or folder that cannot be used.
 
     The file or folder is missing, cannot be read or written, or holds something else.

@@ -14,7 +14,7 @@ ALIKE = 0.85
 """Similarity from which a name counts as misspelt: that of ``heuristics`` and ``heuristic`` is 0.95."""
 
 
-class UnknownPlugin(FlyballError):
+class UnknownPlugin(FlyballError, code="usage"):
     """A user-defined object that is unknown or cannot be imported."""
 
 

@@ -20,7 +20,7 @@ LEAST_TOKEN = 16
 """Fewest characters of a token."""
 
 
-class BadToken(FlyballError):
+class BadToken(FlyballError, code="usage"):
     """A token's file is unsafe or holds no token."""
 
 

@@ -56,6 +56,7 @@ from app.language.packages import require_packages
 from app.language.text_server import TextServer
 from app.status.status import Board, Presence, ProcessEnd
 from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, open_store
+from app.store.blobs import model_remedy
 from app.telemetry import last_records
 from daemons.bootstrap import check_controllers
 from daemons.clock import SystemClock
@@ -363,9 +364,7 @@ def _with_store(place: Place, loaded: Loaded, facts: Facts, *, deep: bool) -> Fa
 
 
 def _of_model(key: str, model: str, problem: Problem) -> Problem:
-    rollback = f'ROLLBACK_REQUESTED \'{{"model": "{model}", "reason": "damaged"}}\' --config-key {key}'
-    hint = f"Restore it from a copy of the store, or return to the model before: flyball emit {rollback}"
-    return Problem(f"Its current model cannot be read. {problem.what}", hint)
+    return Problem(f"Its current model cannot be read. {problem.what}", model_remedy(key, model))
 
 
 def _damaged_blobs(blobs: BlobStore) -> list[Problem]:

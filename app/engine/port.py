@@ -17,12 +17,13 @@ Job = Callable[[JsonObject, Report], JsonObject]
 class JobFailed(FlyballError):
     """The function raised.
 
-    Another run with the same spec will most likely fail again. ``kind`` names the exception's class. ``summary`` is its
-    text, with file and line unless it is a ``FlyballError``. ``trace`` is the end of its traceback.
+    Another run with the same spec will most likely fail again. ``kind`` names the exception's class, for people.
+    ``summary`` is its text, with file and line unless it is a ``FlyballError``, whose ``code`` is kept. ``trace`` is
+    the end of its traceback.
     """
 
-    def __init__(self, function: str, kind: str, summary: str, *, hint: str, trace: str) -> None:
-        super().__init__(f"{kind}: {summary} (in {function})", hint=hint)
+    def __init__(self, function: str, kind: str, summary: str, *, hint: str, trace: str, code: str = "") -> None:
+        super().__init__(f"{kind}: {summary} (in {function})", hint=hint, code=code)
         self.function, self.kind, self.summary, self.trace = function, kind, summary, trace
 
 

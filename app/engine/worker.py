@@ -36,11 +36,11 @@ def perform(function: str, spec: JsonObject, send: Callable[[JsonObject], None])
         result = _job(function)(spec, lambda progress: send({"progress": progress}))
         send({"result": result})
     except Exception as error:  # noqa: BLE001  # the boundary: whatever a job raises is reported to its caller
-        summary, hint = located(error), "In a run, the daemon's log has the traceback."
+        summary, hint, code = located(error), "In a run, the daemon's log has the traceback.", FlyballError.code
         if isinstance(error, FlyballError):
-            summary, hint = error.message, error.hint
+            summary, hint, code = error.message, error.hint, error.code
         trace = "".join(traceback.format_exception(error, limit=-_TRACE_ENTRIES))
-        send({"error": {"kind": type(error).__name__, "summary": summary, "hint": hint, "trace": trace}})
+        send({"error": {"kind": type(error).__name__, "summary": summary, "hint": hint, "trace": trace, "code": code}})
 
 
 def perform_here(function: str, spec: bytes, send: Callable[[bytes], None]) -> None:

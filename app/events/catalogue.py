@@ -18,7 +18,7 @@ from app.events.payload import TYPE_PREFIX, Payload, Scope
 _MAGIC = re.compile(r"[*?\[]")
 
 
-class UnknownEventType(FlyballError):
+class UnknownEventType(FlyballError, code="unknown"):
     """No event type has this name."""
 
 

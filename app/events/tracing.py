@@ -19,7 +19,7 @@ SAMPLED = "01"
 _ID = re.compile(f"[0-9a-f]{{{TRACE_DIGITS}}}")
 
 
-class BadTraceparent(FlyballError):
+class BadTraceparent(FlyballError, code="usage"):
     """A trace context that W3C's recommendation calls invalid."""
 
 

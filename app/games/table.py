@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from app.core import HEURISTIC, RANDOM, FlyballError, NetworkShape
 
 
-class UnknownGame(FlyballError):
+class UnknownGame(FlyballError, code="usage"):
     """A game that cannot be loaded or played here."""
 
 

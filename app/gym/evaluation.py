@@ -34,11 +34,11 @@ class MissingGymnasium(FlyballError):
     """Gymnasium is not installed."""
 
 
-class UnknownEnvironment(FlyballError):
+class UnknownEnvironment(FlyballError, code="unknown"):
     """An environment that cannot be made."""
 
 
-class BadEnvironment(FlyballError):
+class BadEnvironment(FlyballError, code="usage"):
     """An environment that raises, or lacks what an evaluation needs."""
 
 

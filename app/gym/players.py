@@ -57,15 +57,15 @@ Points = NDArray[np.float64]
 Decode = Callable[[Outputs, Points], Outputs]
 
 
-class UnknownPolicy(FlyballError):
+class UnknownPolicy(FlyballError, code="unknown"):
     """No policy has this name."""
 
 
-class BadPolicy(FlyballError):
+class BadPolicy(FlyballError, code="usage"):
     """A policy that cannot be read or does not fit the environment."""
 
 
-class UnsuitedCodec(FlyballError):
+class UnsuitedCodec(FlyballError, code="usage"):
     """An action codec that does not fit the action space or outputs."""
 
 

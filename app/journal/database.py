@@ -71,15 +71,15 @@ class FileReplaced(FileTouched):
     """The main file was deleted, moved, replaced or overwritten."""
 
 
-class NotAJournal(StorageError):
+class NotAJournal(StorageError, code="not_running"):
     """The file is missing, no Flyball database, or of another format."""
 
 
-class OtherFormat(NotAJournal):
+class OtherFormat(NotAJournal, code="usage"):
     """The file has a format that this program does not read."""
 
 
-class DamagedDatabase(NotAJournal):
+class DamagedDatabase(NotAJournal, code="damaged_database"):
     """The file's content has changed since it was written."""
 
     def __init__(self, message: str, *, hint: str = WAY_OUT) -> None:

@@ -21,7 +21,8 @@ from math import prod
 import numpy as np
 
 from app.core import ShardKey
-from app.engine import JsonObject, Report
+from app.engine import Report
+from app.job_specs import InspectionResult, InspectionSpec, job
 from app.language.base_model import Vocabulary, vocabulary_of
 from app.language.text_game import IllegalAnswer
 from app.language.text_games import open_text_table
@@ -33,7 +34,6 @@ from app.play.inspection import (
     ENOUGH_ORIGINALITY,
     FLOOR,
     ForeignShard,
-    InspectionSpec,
     RepeatedShard,
     repetition_evidence,
 )
@@ -42,42 +42,38 @@ from app.store import BlobStore, DamagedBlob, MissingBlob, game_seed, open_store
 SCORED = ("legality", "parsing", "diversity", "originality", "completion")
 
 
-def inspect(spec: JsonObject, report: Report) -> JsonObject:
-    """Run an ``InspectionSpec`` job: delete spent shards, inspect a shard of answers.
+@job
+def inspect(spec: InspectionSpec, report: Report) -> InspectionResult:
+    """Delete spent shards, then inspect a shard of answers (a job).
 
     Raises ``MissingBlob``, ``DamagedBlob`` for a changed bit, ``ForeignShard`` or ``RepeatedShard``.
     """
-    wanted = InspectionSpec.model_validate(spec)
-    store = open_store(wanted.store)
-    for spent in wanted.discard:
+    store = open_store(spec.store)
+    for spent in spec.discard:
         store.delete(spent)
-    if wanted.shard in wanted.earlier:
+    if spec.shard in spec.earlier:
         raise RepeatedShard(
-            f"Shard {wanted.shard} was delivered before, for another request.",
+            f"Shard {spec.shard} was delivered before, for another request.",
             hint="Find out why a worker answered two requests with one shard, or who published it again.",
         )
-    shard = get_token_shard(store, wanted.shard)
-    rules = open_text_table(wanted.config, 0).spec.rules_version
+    shard = get_token_shard(store, spec.shard)
+    rules = open_text_table(spec.config, 0).spec.rules_version
     found = shard.meta.config_key, shard.meta.rules_version, shard.meta.model
-    if found != (wanted.config.key, rules, wanted.model):
+    if found != (spec.config.key, rules, spec.model):
         raise ForeignShard(
-            f"Shard {wanted.shard} is of {found}, not of {(wanted.config.key, rules, wanted.model)}.",
+            f"Shard {spec.shard} is of {found}, not of {(spec.config.key, rules, spec.model)}.",
             hint="Leave it out, and play fresh games under the rules installed here.",
         )
-    _check_repetition(store, shard, wanted.earlier[-COMPARED:])
+    _check_repetition(store, shard, spec.earlier[-COMPARED:])
     report({"rows": shard.rows, "games": shard.games})
     components = components_of(shard)
     score = prod(components[name] for name in SCORED) ** (1 / len(SCORED))
-    sample = np.random.default_rng(wanted.seed).permutation(shard.games)[: wanted.sample_games]
-    vocabulary = vocabulary_of(store, wanted.config.language.base, shard.meta.base)
-    failures = [text for game in np.sort(sample).tolist() for text in _differences(wanted, shard, game, vocabulary)]
-    return {
-        "score": score,
-        "components": components,
-        "checked": len(sample),
-        "against": "its own rules",
-        "failures": failures,
-    }
+    sample = np.random.default_rng(spec.seed).permutation(shard.games)[: spec.sample_games]
+    vocabulary = vocabulary_of(store, spec.config.language.base, shard.meta.base)
+    failures = [text for game in np.sort(sample).tolist() for text in _differences(spec, shard, game, vocabulary)]
+    return InspectionResult(
+        score=score, components=components, checked=len(sample), against="its own rules", failures=tuple(failures)
+    )
 
 
 def components_of(shard: TokenShard) -> dict[str, float]:
@@ -130,12 +126,9 @@ def _history(shard: TokenShard, game: int) -> bytes:
     return "\0".join(f"{seat}{text}" for seat, text in shard.played_answers(game)).encode()
 
 
-def _differences(wanted: InspectionSpec, shard: TokenShard, game: int, vocabulary: Vocabulary) -> Iterator[str]:
-    """Yield the differences between a recorded game and its replay.
-
-    The replay uses the game's seed and its answers.
-    """
-    table = open_text_table(wanted.config, 1)
+def _differences(spec: InspectionSpec, shard: TokenShard, game: int, vocabulary: Vocabulary) -> Iterator[str]:
+    """Yield the differences between a recorded game and its replay. The replay uses the game's seed and its answers."""
+    table = open_text_table(spec.config, 1)
     table.reset([0], [game_seed(shard.meta.seed, int(shard.start[game]))], [0])
     prompts = {
         (

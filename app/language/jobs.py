@@ -20,7 +20,8 @@ from torch.utils.checkpoint import checkpoint
 
 from app.config import GameConfig
 from app.core import derive_seed
-from app.engine import JsonObject, Report
+from app.engine import Report
+from app.job_specs import InitialiseSpec, ModelResult, TrainSpec, job
 from app.language.adapters import draw_adapter, first_manifest, put_adapter
 from app.language.base_model import BaseModel, check_texts, get_base, load_base, put_base
 from app.language.generator import Adapter, get_adapter
@@ -31,8 +32,7 @@ from app.language.peft_generator import PeftGenerator
 from app.language.text_games import open_text_table
 from app.language.token_shard import TokenShard, get_token_shard
 from app.learning.devices import decided
-from app.learning.jobs import InitialiseSpec
-from app.learning.training import TrainSpec, UnfitData
+from app.learning.training import UnfitData
 from app.store import BlobStore, open_store
 
 CANARIES = 4
@@ -42,16 +42,16 @@ _TRAINED = "trained"
 """Name of an adapter in the generator while it is trained."""
 
 
-def initialise(spec: JsonObject, report: Report) -> JsonObject:
-    """Store a configuration's first adapter, at step 0; return it.
+@job
+def initialise(spec: InitialiseSpec, report: Report) -> ModelResult:
+    """Store a configuration's first adapter, at step 0 (a job).
 
     The adapter answers as its base model does. If the user names no base model, a small one is drawn, taught the
     teacher's moves, and stored. Reports ``epoch``, ``epochs`` and ``metrics`` of the lessons. Raises ``NoBaseModel``,
     ``NoLanguagePackages``, ``UnfitLanguageSettings``, ``UnusableTokenizer`` or ``UnknownGame``.
     """
-    wanted = InitialiseSpec.model_validate(spec)
-    store, config = open_store(wanted.store), wanted.config
-    settings, seed = config.language, derive_seed(wanted.seed, config.key, "language")
+    store, config = open_store(spec.store), spec.config
+    settings, seed = config.language, derive_seed(spec.seed, config.key, "language")
 
     def taught(part: int, parts: int, loss: float) -> None:
         report({"epoch": part, "epochs": parts, "metrics": {"lesson_loss": loss}})
@@ -61,7 +61,7 @@ def initialise(spec: JsonObject, report: Report) -> JsonObject:
     else:
         base = load_base(settings.base)
         check_texts(base, config)
-    generator = PeftGenerator(base, decided(wanted, config.backend))
+    generator = PeftGenerator(base, decided(spec, config.backend))
     draw_adapter(
         generator,
         _TRAINED,
@@ -71,7 +71,7 @@ def initialise(spec: JsonObject, report: Report) -> JsonObject:
         seed=derive_seed(seed, "adapter") % 2**32,
     )
     model = put_adapter(store, generator, _TRAINED, first_manifest(config), canary=canary_texts(config, base))
-    return {"model": model, "parent": None, "step": 0, "rows": 0, "metrics": None}
+    return ModelResult(model=model, parent=None, step=0, rows=0, metrics=None)
 
 
 def canary_texts(config: GameConfig, base: BaseModel) -> list[list[int]]:
@@ -83,27 +83,26 @@ def canary_texts(config: GameConfig, base: BaseModel) -> list[list[int]]:
     return [base.encode(prompt + answer) for prompt, answer in islice(games, CANARIES)]
 
 
-def train(spec: JsonObject, report: Report) -> JsonObject:
-    """Train an adapter by GRPO on shards of its answers.
+@job
+def train(spec: TrainSpec, report: Report) -> ModelResult:
+    """Train an adapter by GRPO on shards of its answers (a job).
 
-    Returns the stored adapter and its metrics. Reports ``epoch``, ``epochs`` and ``metrics``. The same spec gives the
-    same model. The optimiser's state continues that of the base. Raises ``UnfitData``, ``DiscardedUpdate``, and what
-    ``GENERATORS.get_own`` raises.
+    The same spec gives the same model. The optimiser's state continues that of the base. Raises ``UnfitData``,
+    ``DiscardedUpdate``, and what ``GENERATORS.get_own`` raises.
     """
-    began, wanted = perf_counter(), TrainSpec.model_validate(spec)
-    store, config = open_store(wanted.store), wanted.config
-    shards = [get_token_shard(store, key) for key in wanted.shards]
+    began, store, config = perf_counter(), open_store(spec.store), spec.config
+    shards = [get_token_shard(store, key) for key in spec.shards]
     with GENERATORS.lock:
-        generator = GENERATORS.get_own(store, config, [wanted.base_model], decided(wanted, config.backend))
-        base = _base(store, wanted)
+        generator = GENERATORS.get_own(store, config, [spec.base_model], decided(spec, config.backend))
+        base = _base(store, spec)
         _check_shards(shards, config, generator.fingerprint)
         answers, figures = answers_of(shards, config)
         with generator.arithmetic(), generator.active(None) as model:
             answers = with_base_log_probs(model, answers, config.language.batch_tokens)
-        with _training(generator, base, config, wanted.learning_rate) as (parameters, optimizer):
+        with _training(generator, base, config, spec.learning_rate) as (parameters, optimizer):
 
             def epoch_ended(epoch: int, metrics: dict[str, float]) -> None:
-                report({"epoch": epoch, "epochs": wanted.epochs, "metrics": metrics | figures})
+                report({"epoch": epoch, "epochs": spec.epochs, "metrics": metrics | figures})
 
             metrics = improve(
                 generator.base.model,
@@ -112,8 +111,8 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
                 optimizer=optimizer,
                 answers=answers,
                 settings=config.language,
-                epochs=wanted.epochs,
-                generator=torch.Generator().manual_seed(wanted.seed),
+                epochs=spec.epochs,
+                generator=torch.Generator().manual_seed(spec.seed),
                 report=epoch_ended,
             )
             manifest = base.checkpoint.manifest
@@ -122,17 +121,17 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
                 store,
                 generator,
                 _TRAINED,
-                manifest.successor(wanted.base_model),
+                manifest.successor(spec.base_model),
                 canary=manifest.lora.canary.ids,
                 optimizer=_state_of(optimizer),
             )
-    return {
-        "model": model,
-        "parent": wanted.base_model,
-        "step": wanted.step + 1,
-        "rows": sum(shard.rows for shard in shards),
-        "metrics": metrics | figures | {"seconds": perf_counter() - began},
-    }
+    return ModelResult(
+        model=model,
+        parent=spec.base_model,
+        step=spec.step + 1,
+        rows=sum(shard.rows for shard in shards),
+        metrics=metrics | figures | {"seconds": perf_counter() - began},
+    )
 
 
 def answers_of(shards: Sequence[TokenShard], config: GameConfig) -> tuple[list[Answered], dict[str, float]]:
@@ -185,16 +184,13 @@ def _answered(shard: TokenShard, row: int, advantage: float) -> Answered:
     )
 
 
-def _base(store: BlobStore, wanted: TrainSpec) -> Adapter:
-    """Return the adapter to train from.
-
-    Raises ``UnfitData`` if it is of another configuration or step.
-    """
-    base = get_adapter(store, wanted.base_model, optimizer=True)
+def _base(store: BlobStore, spec: TrainSpec) -> Adapter:
+    """Return the adapter to train from. Raises ``UnfitData`` if it is of another configuration or step."""
+    base = get_adapter(store, spec.base_model, optimizer=True)
     found = base.checkpoint.manifest.config_key, base.checkpoint.manifest.step
-    if found != (wanted.config.key, wanted.step):
+    if found != (spec.config.key, spec.step):
         raise UnfitData(
-            f"Model {wanted.base_model} is {found}, not {(wanted.config.key, wanted.step)}.",
+            f"Model {spec.base_model} is {found}, not {(spec.config.key, spec.step)}.",
             hint="Ask for the model's own configuration and step.",
         )
     return base

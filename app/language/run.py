@@ -32,7 +32,7 @@ class UnusableTraining(FlyballError):
     """A folder or settings unfit for training a text game."""
 
 
-class TextRunExists(UnusableTraining):
+class TextRunExists(UnusableTraining, code="run_exists"):
     """A folder that holds a training already."""
 
 

@@ -9,18 +9,18 @@ from numpy.typing import NDArray
 
 from app.config import Compute, GameConfig
 from app.core import RANDOM, BadUsage, ModelHash, derive_point, derive_seed, is_model
-from app.engine import JsonObject, Report
+from app.engine import Report
+from app.job_specs import BatchResult, BatchSpec, MatchGames, SelfplaySpec, job
 from app.language.generator import Generator, adapter_name
 from app.language.models import GENERATORS
 from app.language.rollout import HERO, HeroAnswer, TextOutcomes, TextPlayer, TextSchedule, play_texts
 from app.language.text_games import BASE_MODEL, open_text_table
 from app.language.token_shard import TokenShard, TokenShardMeta, put_token_shard
 from app.learning.devices import decided
-from app.play.gauntlet import BatchResult, BatchSpec
-from app.play.match_statistics import MatchGames, match_games, seat_wins
+from app.play.match_statistics import match_games, seat_wins
 from app.play.matches import margin_of
 from app.play.recording import NoExperience
-from app.play.selfplay import SelfplayResult, SelfplaySpec
+from app.play.selfplay import SelfplayCounts
 from app.store import BlobStore, game_seed, open_store
 
 IN_FLIGHT = 128
@@ -62,57 +62,57 @@ def grouped_schedule(
     )
 
 
-def play(spec: JsonObject, report: Report) -> JsonObject:
-    """Run a ``SelfplaySpec`` job: play, and store a shard of answers.
+@job
+def play(spec: SelfplaySpec, report: Report) -> SelfplayCounts:
+    """Play games, and store a shard of answers (a job).
 
-    Returns ``SelfplayResult``. Deterministic on one kind of device, except ``seconds``. Raises ``ModelMismatch``,
+    Deterministic on one kind of device, except ``seconds``. Raises ``ModelMismatch``,
     ``NoBaseModel``, ``MissingBlob``, ``DamagedBlob``, ``UnknownGame``, ``NoExperience`` or ``MissingDevice``; with
     servers, also what ``ServedGenerator`` raises.
     """
-    began, arguments = perf_counter(), SelfplaySpec.model_validate(spec)
-    store, config, settings = open_store(arguments.store), arguments.config, arguments.config.language
-    names = (arguments.model, *arguments.opponents)
+    began, store, config = perf_counter(), open_store(spec.store), spec.config
+    settings = config.language
+    names = (spec.model, *spec.opponents)
     with GENERATORS.lock:
-        generator = generator_for(store, config, names, arguments)
+        generator = generator_for(store, config, names, spec)
         agents = [player_of(config, name, config.selfplay.temperature) for name in names]
-        agents[HERO] = TextPlayer(agents[HERO].adapter, None, arguments.temperature, settings.constrained)
+        agents[HERO] = TextPlayer(agents[HERO].adapter, None, spec.temperature, settings.constrained)
         schedule = grouped_schedule(
-            arguments.games,
+            spec.games,
             config.players,
-            [([names.index(name) for name in lineup.opponents], lineup.games) for lineup in arguments.lineups],
+            [([names.index(name) for name in lineup.opponents], lineup.games) for lineup in spec.lineups],
             group=settings.group_games,
             openings=config.selfplay.opening_plies,
-            seed=arguments.seed,
+            seed=spec.seed,
         )
-        table = open_text_table(config, min(arguments.games, IN_FLIGHT))
+        table = open_text_table(config, min(spec.games, IN_FLIGHT))
         outcomes, answers = play_texts(table, agents, schedule, generator, most_tokens=settings.most_tokens)
         assert generator is not None  # because the hero is a model
         base = generator.fingerprint
-    report({"games": arguments.games})
+    report({"games": spec.games})
     meta = TokenShardMeta(
         config_key=config.key,
         rules_version=table.spec.rules_version,
-        model=arguments.model,
-        opponents=arguments.opponents,
-        seed=arguments.seed,
-        worker=arguments.worker,
-        temperature=arguments.temperature,
+        model=spec.model,
+        opponents=spec.opponents,
+        seed=spec.seed,
+        worker=spec.worker,
+        temperature=spec.temperature,
         base=base,
         constrained=settings.constrained,
     )
     shard = token_shard(outcomes, answers, schedule, meta, settings.illegal_cost)
     wins, draws = seat_wins(outcomes.returns, outcomes.truncated)
-    result = SelfplayResult(
+    return SelfplayCounts(
         shard=put_token_shard(store, shard),
         rows=shard.rows,
-        games=arguments.games,
+        games=spec.games,
         mean_length=float(outcomes.lengths.mean()),
         truncated=int(outcomes.truncated.sum()),
         wins=wins,
         draws=draws,
         seconds=perf_counter() - began,
     )
-    return result.model_dump(mode="json")
 
 
 def generator_for(store: BlobStore, config: GameConfig, players: Sequence[str], compute: Compute) -> Generator | None:
@@ -212,21 +212,22 @@ def _tokens(rows: Sequence[HeroAnswer]) -> dict[str, NDArray[Any]]:
     }
 
 
-def match(spec: JsonObject, report: Report) -> JsonObject:
-    """Run a ``BatchSpec`` job; return ``BatchResult``.
+@job
+def match(spec: BatchSpec, report: Report) -> BatchResult:
+    """Play a batch of games (a job).
 
     Deterministic on a CPU, except ``seconds``. Answers are legal ones, whatever the configuration says. Raises
     ``ModelMismatch``, ``NoBaseModel``, ``MissingBlob``, ``DamagedBlob``, ``UnknownGame`` or ``MissingDevice``.
     """
-    began, arguments = perf_counter(), BatchSpec.model_validate(spec)
-    config, part, name = arguments.config, arguments.batch, arguments.batch.opponent.player
-    seed = derive_seed(arguments.seed, "match", name)
+    began, config, part, name = perf_counter(), spec.config, spec.batch, spec.batch.opponent.player
     with GENERATORS.lock:
-        generator = generator_for(open_store(arguments.store), config, (arguments.model, name), arguments)
-        agents = [player_of(config, player, config.evaluation.temperature) for player in (arguments.model, name)]
-        games, _ = play_match(config, agents, generator, seed=seed, games=part.games, first=part.first)
+        generator = generator_for(open_store(spec.store), config, (spec.model, name), spec)
+        agents = [player_of(config, player, config.evaluation.temperature) for player in (spec.model, name)]
+        games, _ = play_match(
+            config, agents, generator, seed=derive_seed(spec.seed, "match", name), games=part.games, first=part.first
+        )
     report({"opponent": part.opponent.name, "games": part.games})
-    return BatchResult(games=games, seconds=perf_counter() - began).model_dump(mode="json")
+    return BatchResult(games=games, seconds=perf_counter() - began)
 
 
 def play_match(

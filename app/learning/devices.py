@@ -25,11 +25,11 @@ _WORKSPACE = ":4096:8"  # two values make cuBLAS deterministic; this is the fast
 C = TypeVar("C", bound=Compute)
 
 
-class UnknownDevice(FlyballError):
+class UnknownDevice(FlyballError, code="usage"):
     """Unknown device name."""
 
 
-class MissingDevice(FlyballError):
+class MissingDevice(FlyballError, code="usage"):
     """A device that PyTorch does not find on this machine."""
 
 

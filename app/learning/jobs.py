@@ -3,12 +3,11 @@
 from dataclasses import asdict
 from functools import partial
 
-from pydantic import Field
-
-from app.config import Compute, GameConfig, PpoSettings
+from app.config import GameConfig, PpoSettings
 from app.core import derive_seed
-from app.engine import JsonObject, Report
+from app.engine import Report
 from app.games import TableSpec, open_table
+from app.job_specs import InitialiseSpec, ModelResult, TrainSpec, job
 from app.learning.learner import improve
 from app.learning.network import init_policy, parameters_to_bytes, visible_shape
 from app.learning.ppo import EpochMetrics
@@ -39,29 +38,18 @@ def first_model(config: GameConfig, game: TableSpec, seed: int) -> tuple[Manifes
     return manifest, parameters_to_bytes(parameters)
 
 
-class InitialiseSpec(Compute):
-    """Arguments of ``initialise``.
-
-    ``store`` is the folder or URL of the blob store. Parameters are drawn on the CPU for every device, so that a seed
-    gives the same ones everywhere.
-    """
-
-    store: str
-    config: GameConfig
-    seed: int = Field(ge=0)
-
-
-def initialise(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001  # a job, with nothing to report
-    """Draw and store a configuration's first parameters (a job). Return the model, at step 0."""
-    arguments = InitialiseSpec.model_validate(spec)
-    config = arguments.config
-    seed = derive_seed(arguments.seed, config.key, "parameters")
+@job
+def initialise(spec: InitialiseSpec, report: Report) -> ModelResult:  # noqa: ARG001  # a job, with nothing to report
+    """Draw and store a configuration's first parameters, at step 0 (a job)."""
+    config = spec.config
+    seed = derive_seed(spec.seed, config.key, "parameters")
     manifest, parameters = first_model(config, open_table(config, slots=0).spec, seed)
-    model = put_checkpoint(open_store(arguments.store), manifest, parameters, None)
-    return {"model": model, "parent": None, "step": 0, "rows": 0, "metrics": None}
+    model = put_checkpoint(open_store(spec.store), manifest, parameters, None)
+    return ModelResult(model=model, parent=None, step=0, rows=0, metrics=None)
 
 
-def train(spec: JsonObject, report: Report) -> JsonObject:
+@job
+def train(spec: TrainSpec, report: Report) -> ModelResult:
     """Train a model by PPO and store the result (a job).
 
     Return the new model with the metrics of its last epoch. Reports ``epoch``, ``epochs`` and the ``metrics`` after

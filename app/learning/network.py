@@ -27,7 +27,7 @@ NO_OPTIONS = " It got no options; write them as the table [games.KEY.network.opt
 Parameters = dict[str, Tensor]
 
 
-class BadParameters(FlyballError):
+class BadParameters(FlyballError, code="usage"):
     """Bytes that are not parameters, or parameters of another network."""
 
 

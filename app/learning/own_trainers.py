@@ -15,16 +15,17 @@ import numpy as np
 import structlog
 import torch
 from numpy.typing import NDArray
-from pydantic import ValidationError
+from pydantic import ConfigDict, ValidationError
 from torch import Tensor
 
-from app.config import Compute, FrozenModel
+from app.config import Compute
 from app.core import FlyballError, ModelHash, load_plugin, parse_json
 from app.engine import JsonObject, Report
 from app.engine.guard import command_environment, run_guarded
 from app.events.payload import Metrics
+from app.job_specs import ModelResult, TrainSpec, job
 from app.learning.network import bytes_to_parameters
-from app.learning.training import Training, TrainSpec
+from app.learning.training import Training
 from app.store import get_checkpoint, open_store, scratch_folder
 
 FORMAT: Final = 1
@@ -49,28 +50,27 @@ class TrainerExited(FlyballError):
     """A trainer's function asked its process to exit."""
 
 
-class TrainResult(FrozenModel):
-    """Result of a job that trains."""
+class TrainResult(ModelResult):
+    """Result of a trainer's function, whose model has a parent and metrics."""
 
-    model: ModelHash
+    model_config = ConfigDict(extra="forbid")
+
     parent: ModelHash
-    step: int
-    rows: int
     metrics: Metrics
 
 
-def train_by_function(spec: JsonObject, report: Report) -> JsonObject:
+@job
+def train_by_function(spec: TrainSpec, report: Report) -> TrainResult:
     """Run the configuration's ``trainer`` (a job).
 
     Its result has to be a successor of the base model. Raises ``UnknownPlugin``, ``BadResult``, ``TrainerExited``, and
     whatever the function raises.
     """
-    arguments = TrainSpec.model_validate(spec)
-    name = arguments.config.trainer
+    name = spec.config.trainer
     assert name is not None
-    _warn_of_processes(arguments, name)
+    _warn_of_processes(spec, name)
     try:
-        returned = load_plugin("flyball.trainers", name)(spec, report)
+        returned = load_plugin("flyball.trainers", name)(spec.model_dump(mode="json"), report)
     except SystemExit as error:
         raise TrainerExited(
             f"The trainer {name} called sys.exit({error.code!r}).", hint="Raise an error, or call training.discard."
@@ -82,15 +82,15 @@ def train_by_function(spec: JsonObject, report: Report) -> JsonObject:
             f"The trainer {name} returned {returned!r:.200}, which is not a result of a training.",
             hint="End it with: return training.finish(parameters).",
         ) from error
-    store = open_store(arguments.store)
-    successor = get_checkpoint(store, arguments.base_model).manifest.successor(arguments.base_model)
-    manifest = get_checkpoint(store, result.model).manifest
-    if manifest.replace(optimizer=None) != successor.replace(optimizer=None):
+    store = open_store(spec.store)
+    successor = get_checkpoint(store, spec.base_model).manifest.successor(spec.base_model)
+    found = get_checkpoint(store, result.model).manifest
+    if found.replace(optimizer=None) != successor.replace(optimizer=None):
         raise BadResult(
-            f"The trainer {name} returned model {result.model}, which is not a successor of {arguments.base_model}.",
+            f"The trainer {name} returned model {result.model}, which is not a successor of {spec.base_model}.",
             hint="End it with: return training.finish(parameters).",
         )
-    return result.model_dump(mode="json")
+    return result
 
 
 def train_by_command(spec: JsonObject, report: Report) -> JsonObject:

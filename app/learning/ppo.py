@@ -27,7 +27,7 @@ class EpochMetrics:
     gradient_norm: float  # of a batch, before clipping
 
 
-class TrainingDiverged(FlyballError):
+class TrainingDiverged(FlyballError, code="diverged"):
     """The update diverged and must be discarded. ``metrics`` are those of its last epoch."""
 
     def __init__(self, complaint: str, metrics: EpochMetrics) -> None:

@@ -18,7 +18,7 @@ from app.learning.devices import to_device
 from app.store import Shard
 
 
-class UnfinishedEpisode(FlyballError):
+class UnfinishedEpisode(FlyballError, code="bad_data"):
     """An episode whose last row is neither done nor truncated. The value after that row is unknown."""
 
 

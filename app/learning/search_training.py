@@ -21,8 +21,9 @@ from torch.optim import Adam
 from app.config import CPU, Compute, Precision, SearchSettings
 from app.core import derive_seed
 from app.core.legal import Legal, join, legal_counts, listed_places
-from app.engine import JsonObject, Report
+from app.engine import Report
 from app.games import Symmetry
+from app.job_specs import ModelResult, TrainSpec, job
 from app.learning.devices import arithmetic, resolve, to_device
 from app.learning.learner import Improvement, improvement, learner
 from app.learning.network import masked_log_probs
@@ -45,7 +46,8 @@ class SearchMetrics:
     explained_variance: float  # share of the variance of the critic's targets; 0 where they do not vary
 
 
-def train(spec: JsonObject, report: Report) -> JsonObject:
+@job
+def train(spec: TrainSpec, report: Report) -> ModelResult:
     """Train a model on searches and store the result (a job).
 
     The same spec gives the same model on one device. Replayed shards that are missing are left out. Raises what

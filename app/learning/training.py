@@ -11,21 +11,21 @@ from typing import NoReturn
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
-from app.config import Compute, GameConfig
-from app.core import FlyballError, ModelHash, ShardKey
+from app.core import FlyballError
 from app.engine import JsonObject, Report
 from app.events.payload import Metrics
 from app.games import open_table
+from app.job_specs import ModelResult, TrainSpec
 from app.learning.devices import decided, resolve
 from app.learning.network import Parameters, bytes_to_parameters, load_network, parameters_to_bytes, visible_shape
 from app.learning.samples import advantages
 from app.store import SHARDS, DamagedBlob, MissingBlob, Shard, get_checkpoint, get_shard, open_store, put_checkpoint
 
 
-class UnfitData(FlyballError):
+class UnfitData(FlyballError, code="bad_data"):
     """A base model or shard that does not fit the requested training."""
 
 
@@ -33,7 +33,7 @@ class UnfitModel(FlyballError):
     """Parameters that are not those of the base model's network."""
 
 
-class DiscardedUpdate(FlyballError):
+class DiscardedUpdate(FlyballError, code="diverged"):
     """An update that must be discarded: its trainer says so, or one of its numbers is NaN or infinity."""
 
 
@@ -42,24 +42,6 @@ class BadProgress(FlyballError):
 
 
 _METRICS = TypeAdapter(Metrics, config=ConfigDict(strict=True))
-
-
-class TrainSpec(Compute):
-    """Arguments of every job that trains.
-
-    ``step`` is the base model's; the new model's is one higher. The feedback controllers set ``learning_rate`` and
-    ``epochs``.
-    """
-
-    store: str
-    config: GameConfig
-    base_model: ModelHash
-    shards: tuple[ShardKey, ...] = Field(min_length=1)
-    replayed: tuple[ShardKey, ...] = Field(default=(), description="shards of earlier trainings, oldest first")
-    seed: int = Field(ge=0)
-    step: int = Field(ge=0)
-    learning_rate: float = Field(ge=1e-12, le=1)
-    epochs: int = Field(ge=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +92,7 @@ class Training:
         settings_folder: the folder of ``flyball.toml``.
     """
 
-    def __init__(self, spec: JsonObject, report: Report) -> None:
+    def __init__(self, spec: JsonObject | TrainSpec, report: Report) -> None:
         self._begun = perf_counter()
         self._report = report
         self._epoch = 0
@@ -209,9 +191,9 @@ class Training:
         ``UnfitModel``, ``BadProgress``, or ``DiscardedUpdate`` when a number is not finite; then nothing is stored.
         """
         fitting = _fitting(parameters, bytes_to_parameters(self.base.parameters))
-        return self.store(parameters_to_bytes(fitting), None, metrics)
+        return self.store(parameters_to_bytes(fitting), None, metrics).model_dump(mode="json")
 
-    def store(self, parameters: bytes, optimizer: bytes | None, metrics: Mapping[str, float]) -> JsonObject:
+    def store(self, parameters: bytes, optimizer: bytes | None, metrics: Mapping[str, float]) -> ModelResult:
         """Store checked parameters as the base's successor; return the job's result.
 
         ``parameters`` is a safetensors file. Raises ``BadProgress`` or ``DiscardedUpdate`` for a metric; then nothing
@@ -220,13 +202,8 @@ class Training:
         checked = _checked_metrics({**metrics, "seconds": perf_counter() - self._begun})
         manifest = self.base.manifest.successor(self.base.model)
         model = put_checkpoint(self._store, manifest, parameters, optimizer)
-        return {
-            "model": model,
-            "parent": self.base.model,
-            "step": manifest.step,
-            "rows": sum(shard.rows for shard in self.shards),
-            "metrics": checked,
-        }
+        rows = sum(shard.rows for shard in self.shards)
+        return ModelResult(model=model, parent=self.base.model, step=manifest.step, rows=rows, metrics=checked)
 
 
 def _checked_metrics(metrics: Mapping[str, object]) -> dict[str, float]:

@@ -4,40 +4,20 @@ The games against one opponent are split too, because a single champion would ot
 the others idle. A lost batch costs only its own games.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from app.config import Compute, EvaluationSettings, FrozenModel, GameConfig, StoreName
+from app.config import EvaluationSettings, FrozenModel, GameConfig
 from app.config.devices import GPU_GAMES
 from app.core import NEWEST_ANCHOR, RANDOM, FlyballError, ModelHash, is_model
-from app.play.match_statistics import MatchGames, MatchStatistics, match_statistics
+from app.job_specs import MODEL, BatchResult, BatchSpec, GameBatch, MatchContext, MatchGames, Opponent
+from app.play.match_statistics import MatchStatistics, match_statistics
 
 CHAMPION = "champion"
-MODEL = "model"
 MEMBER = "member_"  # role prefix of randomly drawn league members; such a role lasts for one gauntlet only
 ATTEMPTS = 2  # attempts at a batch that raises
-
-
-class Opponent(FrozenModel):
-    """An opponent of a gauntlet, and the number of games against it."""
-
-    name: str = Field(min_length=1, description="its role, for instance 'champion'; a bot's name")
-    kind: str = Field(min_length=1, description="'model', or which bot it is")
-    model: ModelHash | None = None
-    games: int = Field(ge=1)
-
-    @model_validator(mode="after")
-    def _model_when_it_is_one(self) -> Self:
-        if (self.model is None) != (self.kind != MODEL):
-            raise ValueError(f"an opponent has a model exactly when its kind is {MODEL!r}, not {self.kind!r}")
-        return self
-
-    @property
-    def player(self) -> str:
-        """The hash of the opponent's model, or the bot's name."""
-        return self.model or self.kind
 
 
 def plan_gauntlet(
@@ -97,43 +77,6 @@ class NothingPlayed(FlyballError):
     """All batches of a gauntlet were lost."""
 
 
-class GameBatch(FrozenModel):
-    """Consecutive games of one match, in whole rotations. ``first`` is the number of the first game."""
-
-    opponent: Opponent
-    first: int = Field(ge=0)
-    games: int = Field(ge=1)
-
-
-class _ModelSpec(Compute):
-    """The model under evaluation, and how its games are played."""
-
-    store: StoreName
-    config: GameConfig
-    model: str = Field(description="a hash, or a bot's name")
-    judges: bool = Field(False, description="judges may play: in evaluations by an operator, and never for a league")
-    seed: int = Field(ge=0, description="of the gauntlet: each opponent and each batch derives its own")
-
-
-class BatchSpec(_ModelSpec):
-    """Arguments of the job that plays one batch."""
-
-    batch: GameBatch
-
-    @model_validator(mode="after")
-    def _never_itself(self) -> Self:
-        if self.batch.opponent.player == self.model:
-            raise ValueError(f"{self.model} cannot be its own opponent")
-        return self
-
-
-class BatchResult(FrozenModel):
-    """Result of a batch."""
-
-    games: MatchGames
-    seconds: float = Field(ge=0, description="that its process needed")
-
-
 class OpponentResult(MatchStatistics):
     """Statistics of the match against one opponent."""
 
@@ -150,7 +93,7 @@ class GauntletResult(FrozenModel):
     seconds: float = Field(ge=0, description="of computing, all processes together")
 
 
-class GauntletSpec(_ModelSpec):
+class GauntletSpec(MatchContext):
     """A gauntlet: a model and all its opponents."""
 
     opponents: tuple[Opponent, ...] = Field(min_length=1)
@@ -179,7 +122,7 @@ class GauntletSpec(_ModelSpec):
         specs = (BatchSpec(**whole, batch=batch) for batch in self.batches)
         return tuple(spec.model_dump(mode="json") for spec in specs)
 
-    def gather(self, parts: Sequence[Mapping[str, Any] | FlyballError]) -> GauntletResult:
+    def gather(self, parts: Sequence[BatchResult | FlyballError]) -> GauntletResult:
         """Merge ``parts``: each batch's result, or the error that lost it. Raises ``NothingPlayed``."""
         played, seats = dict[Opponent, MatchGames](), self.config.players
         lost, last, seconds = 0, None, 0.0
@@ -187,9 +130,8 @@ class GauntletSpec(_ModelSpec):
             if isinstance(part, FlyballError):
                 lost, last = lost + batch.games, part
             else:
-                outcome = BatchResult.model_validate(part)
-                played[batch.opponent] = played.get(batch.opponent, MatchGames()).plus(outcome.games)
-                seconds += outcome.seconds
+                played[batch.opponent] = played.get(batch.opponent, MatchGames()).plus(part.games)
+                seconds += part.seconds
         if last is not None and not played:
             raise NothingPlayed(f"None of {lost} games could be played: {last.message}", hint=last.hint)
         results = (

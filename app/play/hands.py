@@ -20,8 +20,9 @@ from app.core import student
 from app.engine import JsonObject, Report
 from app.games import UnknownGame, open_table, own_hearts
 from app.games.hearts.table import hand_points, moons
+from app.job_specs import Columns
 from app.learning.devices import games_at_once
-from app.play.match_statistics import Columns, NoGames
+from app.play.match_statistics import NoGames
 from app.play.matches import IN_FLIGHT, MatchPlan, play_rotations
 from app.play.players import PLAYERS, Player
 from app.store import open_store

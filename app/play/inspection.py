@@ -45,11 +45,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.config import FrozenModel, GameConfig, StoreName
-from app.core import FlyballError, ModelHash, Name, ShardKey
+from app.config import FrozenModel
+from app.core import FlyballError, ShardKey
 from app.core.legal import legal_counts
-from app.engine import JsonObject, Report
+from app.engine import Report
 from app.games import Checker, GameRecord, checker_for, open_table
+from app.job_specs import InspectionResult, InspectionSpec, job
 from app.play.match_statistics import seat_wins
 from app.store import BlobStore, DamagedBlob, MissingBlob, Shard, game_seed, get_shard, open_store
 
@@ -64,25 +65,12 @@ MOST_LOG = 40.0  # log of more games than any shard has; a larger tree counts as
 ENOUGH_BALANCE = -(0.9 * log(0.9) + 0.1 * log(0.1))
 
 
-class RepeatedShard(FlyballError):
+class RepeatedShard(FlyballError, code="unfit_shard"):
     """A shard whose games were delivered before."""
 
 
-class ForeignShard(FlyballError):
+class ForeignShard(FlyballError, code="unfit_shard"):
     """A shard whose configuration, rules or model differ from its request's."""
-
-
-class InspectionSpec(FrozenModel):
-    """Arguments of an inspection."""
-
-    store: StoreName
-    config: GameConfig
-    shard: ShardKey
-    model: ModelHash = Field(description="that the request named")
-    earlier: tuple[ShardKey, ...] = Field(default=(), description="the configuration's shards before it, oldest first")
-    discard: tuple[ShardKey, ...] = Field(default=(), description="spent shards, deleted from the store")
-    seed: int = Field(ge=0, description="of the sample of games")
-    sample_games: int = Field(default=16, ge=1, description="games that are played again for the parity check")
 
 
 class ShardStatistics(FrozenModel):
@@ -109,29 +97,25 @@ class QualityScore(FrozenModel):
     components: dict[str, float]
 
 
-class InspectionResult(QualityScore):
-    """Result of an inspection. A shard with failures must not be trained on, whatever its score."""
+class ShardInspection(InspectionResult):
+    """Result of an inspection, with what its score depends on."""
 
     statistics: ShardStatistics
-    checked: int = Field(description="games played again")
-    against: Name = Field(description="the rules that played them again")
-    failures: tuple[str, ...] = Field(description="one for each game that differs, with its first difference")
 
 
-def inspect(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of an ``InspectionSpec``; return ``InspectionResult``.
+@job
+def inspect(spec: InspectionSpec, report: Report) -> ShardInspection:
+    """Delete the spent shards, then inspect one (a job).
 
-    The job deletes the spent shards, then inspects one. Raises ``MissingBlob``, ``DamagedBlob`` for a changed bit,
-    ``ForeignShard`` or ``RepeatedShard``.
+    Raises ``MissingBlob``, ``DamagedBlob`` for a changed bit, ``ForeignShard`` or ``RepeatedShard``.
     """
-    settings = InspectionSpec.model_validate(spec)
-    store = open_store(settings.store)
-    for spent in settings.discard:
+    store = open_store(spec.store)
+    for spent in spec.discard:
         store.delete(spent)
-    return inspect_in(store, settings, report).model_dump(mode="json")
+    return inspect_in(store, spec, report)
 
 
-def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> InspectionResult:
+def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> ShardInspection:
     """Inspect a shard of ``store``. Raises as ``inspect``. The store named in the spec is not opened."""
     if spec.shard in spec.earlier:
         raise RepeatedShard(
@@ -153,7 +137,7 @@ def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> Inspec
     report({"rows": counted.rows, "games": counted.games})
     checker = checker_for(spec.config)
     sample = np.random.default_rng(spec.seed).permutation(shard.games)[: spec.sample_games]
-    return InspectionResult(
+    return ShardInspection(
         **dict(quality_score(counted)),
         statistics=counted,
         against=checker.against,

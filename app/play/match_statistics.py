@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from hashlib import blake2b
 from math import inf, sqrt
-from typing import Literal, Self, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from pydantic import Field
 from app.config import FrozenModel
 from app.core import FlyballError, GradedScores, MeanOutcome, Rate, rotation_outcomes
 from app.core.statistics import student
+from app.job_specs import MatchGames, Verdict
 
 SAME = 1e-6
 """Leads that differ by a smaller share are equal: float32 outcomes like 1/3 are rounded."""
@@ -19,32 +20,6 @@ SAME = 1e-6
 
 class NoGames(FlyballError):
     """Too few games for the requested statistics."""
-
-
-Verdict = Literal["won", "drawn", "lost", "truncated"]
-
-
-class Columns(FrozenModel):
-    """Base of results that are stored in columns: tuples of equal length."""
-
-    def plus(self, later: Self) -> Self:
-        """Return these columns followed by those of ``later``. ``later`` must begin with a new rotation."""
-        return self.replace(**{name: getattr(self, name) + getattr(later, name) for name in type(self).model_fields})
-
-
-class MatchGames(Columns):
-    """Results of a match's games for the hero.
-
-    P consecutive games are a rotation. ``scores`` are from ``game_scores``; ``fingerprints`` are hashes of whole
-    histories. ``outcomes`` are the hero's, in the game's own units; a backend that does not know them leaves them out.
-    """
-
-    scores: tuple[float, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()
-    lengths: tuple[int, ...] = ()
-    decided: tuple[bool, ...] = Field(default=(), description="a player made a decision; empty: in all games")
-    fingerprints: tuple[str, ...] = ()
-    outcomes: tuple[float, ...] = ()
 
 
 class MatchStatistics(FrozenModel):

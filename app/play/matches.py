@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from app.config import GameConfig
 from app.core import derive_seed
-from app.engine import Engine, JsonObject, Report, scatter
+from app.engine import Engine, Report, scatter
 from app.games import open_table
+from app.job_specs import BatchResult, BatchSpec, MatchGames, job, read_results
 from app.learning.devices import games_at_once
-from app.play.gauntlet import ATTEMPTS, BatchResult, BatchSpec, GauntletResult, GauntletSpec
+from app.play.gauntlet import ATTEMPTS, GauntletResult, GauntletSpec
 from app.play.judges import load_player_or_judge
-from app.play.match_statistics import MatchGames, decisive_margin, match_games, win_margin
+from app.play.match_statistics import decisive_margin, match_games, win_margin
 from app.play.players import PLAYERS, Player, RandomPlayer
 from app.play.recording import Outcomes
 from app.play.rollout import HERO, Rollout, Schedule
@@ -120,23 +121,22 @@ def play_rotations(
     return Rollout(table, [hero, opponent], schedule).run(), heroes
 
 
-def batch(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of a ``BatchSpec``; return ``BatchResult``.
+@job
+def batch(spec: BatchSpec, report: Report) -> BatchResult:
+    """Play a batch of games (a job).
 
     Deterministic on a CPU, except ``seconds``. Raises ``MissingBlob``, ``DamagedBlob``, ``WrongModel``, ``UnknownGame``
     or ``MissingDevice``.
     """
-    began, arguments = perf_counter(), BatchSpec.model_validate(spec)
-    config, part, name = arguments.config, arguments.batch, arguments.batch.opponent.player
-    store, game = open_store(arguments.store), open_table(config, 0).spec
-    load = load_player_or_judge if arguments.judges else PLAYERS.load
-    hero, opponent = (load(store, player, game, arguments, config) for player in (arguments.model, name))
-    settings, seed = config.evaluation, derive_seed(arguments.seed, "match", name)
+    began, config, part, name = perf_counter(), spec.config, spec.batch, spec.batch.opponent.player
+    store, game = open_store(spec.store), open_table(config, 0).spec
+    load = load_player_or_judge if spec.judges else PLAYERS.load
+    hero, opponent = (load(store, player, game, spec, config) for player in (spec.model, name))
+    settings, seed = config.evaluation, derive_seed(spec.seed, "match", name)
     plan = MatchPlan(part.games, seed, settings.temperature, settings.opening_plies, part.first)
-    games = play_match(config, hero, opponent, plan, games_at_once(arguments.device, IN_FLIGHT))
-    result = BatchResult(games=games, seconds=perf_counter() - began)
+    games = play_match(config, hero, opponent, plan, games_at_once(spec.device, IN_FLIGHT))
     report({"opponent": part.opponent.name, "games": part.games})
-    return result.model_dump(mode="json")
+    return BatchResult(games=games, seconds=perf_counter() - began)
 
 
 class EvaluationManager:
@@ -163,7 +163,7 @@ class EvaluationManager:
             deadline_seconds=spec.config.evaluation.batch_seconds,
             failures=ATTEMPTS,
         )
-        return spec.gather(parts)
+        return spec.gather(read_results(BatchResult, parts))
 
     def start(
         self, group: asyncio.TaskGroup, spec: GauntletSpec, on_progress: Report | None = None

@@ -20,7 +20,7 @@ from app.play.search import SearchPlayer
 from app.store import NETWORK, BlobStore, Checkpoint, get_checkpoint
 
 
-class WrongModel(FlyballError):
+class WrongModel(FlyballError, code="usage"):
     """A model of another game or another encoding, or not a network."""
 
 
@@ -28,7 +28,7 @@ class JudgeInTraining(FlyballError):
     """A judge named where a model could learn from it."""
 
 
-class NoHeuristic(FlyballError):
+class NoHeuristic(FlyballError, code="usage"):
     """A game without a built-in heuristic player."""
 
 

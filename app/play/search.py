@@ -31,7 +31,7 @@ POSITIONS = 1 << 18  # in all trees searched at once: a position takes a few kil
 _EDGES = 64  # new trees have room for at most this many edges a node; ``with_room`` adds more
 
 
-class Unsearchable(FlyballError):
+class Unsearchable(FlyballError, code="usage"):
     """A game that cannot be searched: it has chance or hidden information, or its table cannot copy games."""
 
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
-from typing import Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from app.config import Compute, FrozenModel, GameConfig, StoreName
-from app.core import ModelHash, derive_seed, is_judge
-from app.engine import JsonObject, Report
+from app.config import GameConfig
+from app.core import derive_seed
+from app.engine import Report
 from app.games import open_table
+from app.job_specs import SelfplayResult, SelfplaySpec, job
 from app.learning.devices import games_at_once
 from app.play.match_statistics import seat_wins
 from app.play.players import PLAYERS, LogitPlayer, Player
@@ -58,80 +58,34 @@ def selfplay_schedule(
     )
 
 
-class LineupSpec(FrozenModel):
-    """Games with the same players; the hero's seat rotates. ``opponents`` sit in the seats after the hero's."""
+class SelfplayCounts(SelfplayResult):
+    """Result of self-play, with the games' winners."""
 
-    opponents: tuple[str, ...] = Field(min_length=1)
-    games: int = Field(ge=1)
-
-    @model_validator(mode="after")
-    def _no_judges(self) -> Self:
-        for name in self.opponents:
-            if is_judge(name):
-                raise ValueError(f"{name} is a judge, and judges are not trained against")
-        return self
-
-
-class SelfplaySpec(Compute):
-    """Arguments of self-play."""
-
-    store: StoreName
-    config: GameConfig
-    model: ModelHash
-    lineups: tuple[LineupSpec, ...] = Field(
-        default=(), description="seatings with other players; empty: self-play alone"
-    )
-    games: int = Field(ge=1)
-    seed: int = Field(ge=0)
-    temperature: float = Field(gt=0, description="of the model; the others play at the configured one")
-    worker: str
-
-    @model_validator(mode="after")
-    def _lineups_fit(self) -> Self:
-        if sum(lineup.games for lineup in self.lineups) > self.games:
-            raise ValueError(f"the lineups take more than {self.games} games")
-        if any(len(lineup.opponents) != self.config.players - 1 for lineup in self.lineups):
-            raise ValueError(f"{self.config.key} has {self.config.players} seats: a lineup fills all but the hero's")
-        return self
-
-    @property
-    def opponents(self) -> tuple[str, ...]:
-        """The names of the other players, built-in ones and models, each once."""
-        names = dict.fromkeys(name for lineup in self.lineups for name in lineup.opponents)
-        return tuple(name for name in names if name != self.model)
-
-
-class SelfplayResult(FrozenModel):
-    """Result of self-play."""
-
-    shard: str
-    rows: int
-    games: int
-    mean_length: float = Field(description="decisions a game, of all seats; forced moves not counted")
-    truncated: int
     wins: tuple[int, ...] = Field(description="games each seat won alone")
     draws: int = Field(description="finished games that nobody won alone")
-    seconds: float
 
 
-def play(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of a ``SelfplaySpec``: store a shard, return ``SelfplayResult``.
+@job
+def play(spec: SelfplaySpec, report: Report) -> SelfplayCounts:
+    """Play games, and store a shard (a job).
 
     Deterministic on one kind of device, except ``seconds``. Raises ``MissingBlob``, ``DamagedBlob``, ``WrongModel``,
     ``UnknownGame``, ``NoExperience`` or ``MissingDevice``.
     """
-    settings = SelfplaySpec.model_validate(spec)
-    return play_into(open_store(settings.store), settings, report).model_dump(mode="json")
+    return play_into(open_store(spec.store), spec, report)
 
 
-def play_by_search(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of a ``SelfplaySpec`` whose model searches. See ``play``. Also raises ``Unsearchable``."""
-    settings = SelfplaySpec.model_validate(spec)
-    return play_into(open_store(settings.store), settings, report, search=True).model_dump(mode="json")
+@job
+def play_by_search(spec: SelfplaySpec, report: Report) -> SelfplayCounts:
+    """Play games of a model that searches (a job). See ``play``. Also raises ``Unsearchable``."""
+    return play_into(open_store(spec.store), spec, report, search=True)
 
 
-def play_into(store: BlobStore, spec: SelfplaySpec, report: Report, *, search: bool = False) -> SelfplayResult:
-    """Play ``spec`` into ``store``, not the one that it names. Raises as ``play``, or as ``play_by_search``."""
+def play_into(store: BlobStore, spec: SelfplaySpec, report: Report, *, search: bool = False) -> SelfplayCounts:
+    """Play ``spec`` and put the shard into ``store``.
+
+    The store named in the spec is not opened. Raises as ``play``, with ``search`` as ``play_by_search``.
+    """
     began = perf_counter()
     game, selfplay = open_table(spec.config, slots=0).spec, spec.config.selfplay
     names = (spec.model, *spec.opponents)
@@ -166,7 +120,7 @@ def play_into(store: BlobStore, spec: SelfplaySpec, report: Report, *, search: b
         progress=progress,
     )
     wins, draws = seat_wins(outcomes.returns, outcomes.truncated)
-    return SelfplayResult(
+    return SelfplayCounts(
         shard=put_shard(store, shard),
         rows=shard.rows,
         games=spec.games,

@@ -12,6 +12,7 @@ from app.core import ModelHash
 from app.events import Event, Payload, RunConfigured, SelfplayComplete, encode
 from app.events.envelope import EPOCH
 from app.events.frames import DeadLetter
+from app.job_specs import JobContext
 from app.journal import JournalReader, history
 from app.journal.history import voided_events
 from app.store import BlobStore, MissingBlob, StoredBlob
@@ -51,7 +52,7 @@ def named_blobs(journal: JournalReader, daemons: Mapping[str, DaemonSpec], since
         daemons: all daemons; their reducers are folded.
         since: events recorded from then on count, too, because the jobs that they request may still run.
     """
-    place = WorkerPlace("reachability", "reachability", store="")
+    place = WorkerPlace("reachability", "reachability", JobContext(store=""))
     specs = daemons.values()
     voided, head = frozenset(voided_events(journal)), journal.head
     begun, saved = rows_before(journal, tuple({reducer for spec in specs for reducer in spec.reducers}), voided, head)

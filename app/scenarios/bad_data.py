@@ -14,6 +14,7 @@ from app.events import (
     ShardRef,
     TrainingRequested,
 )
+from app.job_specs import SelfplaySpec
 from app.scenarios.plan import ConfigView, Expected, Plan, Scenario
 from app.store import BlobStore, Shard, get_shard, put_shard
 
@@ -68,7 +69,7 @@ def _plan(view: ConfigView, store: BlobStore) -> Plan:
 
 def _play_falsely(view: ConfigView, store: BlobStore) -> SelfplayComplete:
     """Play games and store them with false outcomes. Returns the event that a worker would publish."""
-    from app.play.selfplay import SelfplaySpec, play_into  # imported late, because the other scenarios don't need torch
+    from app.play.selfplay import play_into  # imported late, because the other scenarios don't need torch
 
     assert view.model is not None  # see _lacks
     config = view.settings.config(view.key)

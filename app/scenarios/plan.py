@@ -30,7 +30,7 @@ class NotReady(FlyballError):
     """A configuration lacks what a scenario needs."""
 
 
-class Pointless(FlyballError):
+class Pointless(FlyballError, code="usage"):
     """The given time is shorter than the scenario needs."""
 
 

@@ -28,6 +28,7 @@ from app.events import (
     originate,
 )
 from app.events.envelope import EPOCH
+from app.job_specs import DistributionResult, JobContext
 from app.simulation import jobs
 from app.simulation.agenda import Agenda, Envelopes, answer
 from app.simulation.jobs import Computed
@@ -79,7 +80,8 @@ class SimulatedNode:
         self.processes = processes_of(node, world).selfplay
         self._name, self._daemon = name, {"daemon": daemon, "node": node}
         self._settings, self._world, self._agenda, self._stations = settings, world, agenda, stations
-        self._worker, self._truth = SelfplayWorker(settings, WorkerPlace(name, node, store="")), world.node(name)
+        self._worker = SelfplayWorker(settings, WorkerPlace(name, node, JobContext(store="")))
+        self._truth = world.node(name)
         self._requests: deque[Event[SelfplayRequested]] = deque()  # oldest first
         self._playing: dict[EventId, Playing] = {}
         self._ended: list[Service] = []
@@ -186,10 +188,10 @@ class Cluster:
     """Answers requests with facts: games are played on ``nodes``, all other jobs run at ``stations``."""
 
     def __init__(self, settings: RunSettings, world: World, agenda: Agenda) -> None:
-        distribution = world.plant.time.distribution
+        distributed = Computed(world.plant.time.distribution, DistributionResult())
 
         def station(kind: StationKind, daemon: str, worker: Callable[..., Any], compute: JobModel) -> Station:
-            place = WorkerPlace(f"{daemon}@{HEAD}", HEAD, store="")
+            place = WorkerPlace(f"{daemon}@{HEAD}", HEAD, JobContext(store=""))
             number = {HEAD: 1}
             if kind in SCALED:
                 number = {machine: getattr(processes_of(machine, world), kind) for machine in machines}
@@ -210,7 +212,7 @@ class Cluster:
             "inspection": station("inspection", "quality_monitor", QualityMonitor, partial(jobs.inspect, world)),
             "training": station("training", "training", Trainer, partial(jobs.train, world)),
             "evaluation": station("evaluation", "evaluation", Evaluator, partial(jobs.evaluate, world)),
-            "distribution": station("distribution", "distribution", Distributor, lambda *_: Computed(distribution, {})),
+            "distribution": station("distribution", "distribution", Distributor, lambda *_: distributed),
         }
         self.nodes = {
             name: SimulatedNode(name, settings, world, agenda, self.stations.values())

@@ -10,17 +10,18 @@ from app.config import GameConfig
 from app.core import HEURISTIC, FlyballError, Rate, ShardKey, expected_score
 from app.engine import JobFailed
 from app.events import SelfplayComplete, SelfplayRequested, TrainingRequested
-from app.play.gauntlet import Opponent
+from app.job_specs import InspectionResult, JobResult, ModelResult, Opponent, SelfplayResult
+from app.play.gauntlet import GauntletResult, OpponentResult
 from app.play.match_statistics import count_rotations
 from app.simulation.world import NodeTruth, ShardTruth, World, digest, severity_at
-from daemons.jobs import Job, Json
+from daemons.jobs import Job
 
 
 class Computed(NamedTuple):
     """The outcome of a job: duration, and result or error."""
 
     seconds: float
-    outcome: Json | FlyballError
+    outcome: JobResult | GauntletResult | FlyballError
 
 
 SLOWEST = 0.2
@@ -60,14 +61,9 @@ def play(world: World, node: NodeTruth, config: GameConfig, job: Job[SelfplayReq
         temperature=request.temperature,
         unruly=node.severity("parity", now_us),
     )
-    result: Json = {
-        "shard": shard,
-        "rows": rows,
-        "games": request.games,
-        "mean_length": mean_length,
-        "truncated": 0,
-        "seconds": seconds,
-    }
+    result = SelfplayResult(
+        shard=shard, rows=rows, games=request.games, mean_length=mean_length, truncated=0, seconds=seconds
+    )
     return Computed(seconds, result)
 
 
@@ -90,12 +86,12 @@ def inspect(world: World, job: Job[SelfplayComplete], now_us: int) -> Computed: 
     broken = int(rng.binomial(settings.checked_games, BROKEN_GAMES * truth.unruly))
     sound = settings.healthy - (settings.healthy - WORST_SCORE) * truth.flawed
     score = min(1.0, max(0.0, sound + rng.normal() * settings.noise_sd))
-    result: Json = {
-        "checked": settings.checked_games,
-        "failures": [f"modelled difference {index}" for index in range(broken)],
-        "score": score,
-        "components": {"modelled": score},
-    }
+    result = InspectionResult(
+        checked=settings.checked_games,
+        failures=tuple(f"modelled difference {index}" for index in range(broken)),
+        score=score,
+        components={"modelled": score},
+    )
     return Computed(seconds, result)
 
 
@@ -112,11 +108,11 @@ def train(world: World, job: Job[TrainingRequested], now_us: int) -> Computed:
     model = world.train(key, request, job.id, now_us)
     seconds = world.plant.time.scale * (time.training + time.trained_row * rows * request.epochs)
     if model is None:
-        error = JobFailed(job.function, "TrainingDiverged", "the modelled update blew up", hint="", trace="")
+        told = {"kind": "TrainingDiverged", "summary": "the modelled update blew up", "code": "diverged"}
+        error = JobFailed(job.function, **told, hint="", trace="")
         return Computed(seconds, error)
     if request.base_model is None:
-        result: Json = {"model": model, "parent": None, "step": 0, "rows": rows, "metrics": None}
-        return Computed(seconds, result)
+        return Computed(seconds, ModelResult(model=model, parent=None, step=0, rows=rows, metrics=None))
     noise = world.rng("training metrics").normal(0.0, 0.15, size=2)
     flawed, pace = flawed_rows / rows, request.learning_rate / world.plant.learning.learning_rate
     metrics = {
@@ -129,41 +125,45 @@ def train(world: World, job: Job[TrainingRequested], now_us: int) -> Computed:
         "seconds": seconds,
     }
     parent, step = request.base_model, request.step + 1
-    return Computed(seconds, {"model": model, "parent": parent, "step": step, "rows": rows, "metrics": metrics})
+    return Computed(seconds, ModelResult(model=model, parent=parent, step=step, rows=rows, metrics=metrics))
 
 
 def evaluate(world: World, job: Job[Any], now_us: int) -> Computed:  # noqa: ARG001 - as all models of jobs
     """Model ``app.play.matches``. Every game's result is drawn from the difference in true strength."""
     key, players = job.cause.subject or "", job.parts[0]["config"]["players"]
     rng, curve = world.rng("gauntlets", key), world.plant.curve(key)
-    opponents: tuple[Opponent, ...] = job.context["opponents"]
+    opponents: tuple[Opponent, ...] = job.memo["opponents"]
     seconds = sum(opponent.games for opponent in opponents) * world.plant.time.scale * curve.time.rated_game
     if rng.random() < world.plant.troubles.evaluation_failure:
         return Computed(seconds / 2, FlyballError("The modelled gauntlet broke off."))
-    results: list[Json] = []
+    results: list[OpponentResult] = []
     for opponent in opponents:
         difference = world.difference(job.request.model, opponent.model)
         if opponent.name == HEURISTIC:
             difference -= curve.heuristic
         wins, draws, losses = draw_results(difference, opponent.games, curve.draws, rng)
         scores: NDArray[np.float64] = rng.permutation(np.repeat((1.0, 0.5, 0.0), (wins, draws, losses)))  # [G]
-        result: Json = {
-            "opponent": opponent.name,
-            "opponent_model": opponent.model,
-            "games": opponent.games,
-            "wins": wins,
-            "draws": draws,
-            "losses": losses,
-            "truncated": 0,
-            "distinct_games": opponent.games,
-            "undecided": 0,
-            "score": Rate.of(wins + draws / 2, opponent.games),
-            "outcome": None,
-            "rotations": count_rotations(scores, players),
-            "graded": None,
-        }
+        score = Rate.of(wins + draws / 2, opponent.games)
+        result = OpponentResult(
+            opponent=opponent.name,
+            opponent_model=opponent.model,
+            games=opponent.games,
+            wins=wins,
+            draws=draws,
+            losses=losses,
+            truncated=0,
+            distinct_games=opponent.games,
+            undecided=0,
+            score=score,
+            won=score,
+            outcome=None,
+            rotations=count_rotations(scores, players),
+            graded=None,
+            stderr=None,
+            mean_length=0.0,
+        )
         results.append(result)
-    return Computed(seconds, {"results": results, "lost_games": 0, "seconds": seconds})
+    return Computed(seconds, GauntletResult(results=tuple(results), lost_games=0, seconds=seconds))
 
 
 def draw_results(difference: float, games: int, draws: float, rng: Generator) -> tuple[int, int, int]:

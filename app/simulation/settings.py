@@ -35,7 +35,7 @@ Shares = Annotated[tuple[float, float], AfterValidator(_ascending)]
 """The least and the greatest share; the simulation draws between them."""
 
 
-class BadPlant(FlyballError):
+class BadPlant(FlyballError, code="usage"):
     """Unusable plant file. The message names the file and, if one is wrong, the key."""
 
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from app.config import RunSettings
 from app.controllers import States
 from app.controllers.fold import Changed, Factory
-from app.core import EventId, FlyballError
+from app.core import EventId
 from app.simulation.agenda import Agenda, Envelopes, answer, following
 from app.simulation.jobs import Computed
-from daemons.jobs import Job, Json, Worker
+from daemons.jobs import Job, Worker
 
 JobModel = Callable[[Job[Any], int], Computed]
 """Function of a job and its start, in microseconds since 1970."""
@@ -182,7 +182,7 @@ class Station:
         )
         return following(self._worker.started(job), job, f"{self._worker.name}.started", now_us)
 
-    def _finish(self, running: Running, outcome: Json | FlyballError, now_us: int) -> Envelopes:
+    def _finish(self, running: Running, outcome: Any, now_us: int) -> Envelopes:
         job = running.job
         if self._running.get(job.id) is not running:
             return ()

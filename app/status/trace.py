@@ -17,11 +17,11 @@ NAMED = 8
 Read = Callable[[], Iterable[Event[Any]]]
 
 
-class UnknownEvent(FlyballError):
+class UnknownEvent(FlyballError, code="unknown"):
     """No event's id has this prefix."""
 
 
-class AmbiguousEvent(FlyballError):
+class AmbiguousEvent(FlyballError, code="unknown"):
     """Several events' ids have this prefix."""
 
 

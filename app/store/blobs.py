@@ -1,8 +1,10 @@
 """Blob stores, bytes under their own SHA-256, in memory or in a folder; ``objects`` has those by URL."""
 
 import hashlib
+import json
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,11 +18,11 @@ KEY = re.compile(r"[0-9a-f]{64}")
 """Pattern of a blob's key."""
 
 
-class MissingBlob(FlyballError):
+class MissingBlob(FlyballError, code="lost_blob"):
     """No blob has this key."""
 
 
-class DamagedBlob(FlyballError):
+class DamagedBlob(FlyballError, code="lost_blob"):
     """A blob's content does not match its key or its format."""
 
 
@@ -81,9 +83,16 @@ def verified(key: str, data: bytes) -> bytes:
     if key_of(data) != key:
         raise DamagedBlob(
             f"Blob {key} is damaged: its {len(data)} bytes have the hash {key_of(data)}.",
-            hint="Check the disk, then put the blob back from a copy, or delete it and repeat the work that made it.",
+            hint="Check the disk, then put it back from a copy of the store, or delete it and repeat its work.",
         )
     return data
+
+
+def model_remedy(config_key: str, model: str) -> str:
+    """Return what to do about a configuration's current model that the store has lost."""
+    request = json.dumps({"model": model, "reason": "damaged"})
+    command = shlex.join(("flyball", "emit", "ROLLBACK_REQUESTED", request, "--config-key", config_key))
+    return f"Put it back from a copy of the store, or return to the model before: {command}"
 
 
 def missing(key: str) -> MissingBlob:

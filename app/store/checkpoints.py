@@ -24,10 +24,10 @@ from app.config import (
     ManifestPart,
     NetworkSettings,
     Scale,
-    StoreName,
     Width,
 )
 from app.core import ConfigKey, ModelHash, NetworkShape, UnusableFile, reading, writing
+from app.job_specs import DistributionResult, DistributionSpec, job
 from app.portable import FORMATS, LINEAGE, BadPolicyFile, PortablePolicy, read_policy, write_policy
 from app.store.blobs import BlobStore, DamagedBlob, MissingBlob, key_of
 from app.store.cache import CachedStore
@@ -48,7 +48,7 @@ NETWORK = "network"
 """Content of a model that is a network: its tensors are the network's parameters."""
 
 
-class NoModel(DamagedBlob):
+class NoModel(DamagedBlob, code="no_model"):
     """A blob that is not a model."""
 
 
@@ -297,28 +297,19 @@ def _network_of(policy: PortablePolicy) -> NetworkSettings:
     return NetworkSettings.model_validate({"kind": TOWER, **sizes, "squeeze_excite": squeezed, **head})
 
 
-class DistributionSpec(FrozenModel):
-    """Arguments of ``distribute``. ``needed`` are the models that this node's cache has to keep."""
-
-    store: StoreName
-    model: ModelHash | None
-    discard: tuple[ModelHash, ...]
-    needed: tuple[ModelHash, ...] = ()
-
-
-def distribute(spec: dict[str, object], report: object) -> dict[str, object]:  # noqa: ARG001 - every job's signature
+@job
+def distribute(spec: DistributionSpec, report: object) -> DistributionResult:  # noqa: ARG001 - every job's signature
     """Verify a model, then delete the models to discard (a job).
 
     The optimiser's state is verified, too. Raises ``MissingBlob`` or ``DamagedBlob``; then nothing is deleted.
     """
-    arguments = DistributionSpec.model_validate(spec)
-    store = open_store(arguments.store)
+    store = open_store(spec.store)
     if isinstance(store, CachedStore):
-        store.cache.pin(arguments.needed)
-        if arguments.model is not None:
-            store.cache.remove(arguments.model)  # the store's own copy is verified, because other nodes read it
-    if arguments.model is not None:
-        get_checkpoint(store, arguments.model, optimizer=True)
-    for model in arguments.discard:
+        store.cache.pin(spec.needed)
+        if spec.model is not None:
+            store.cache.remove(spec.model)  # the store's own copy is verified, because other nodes read it
+    if spec.model is not None:
+        get_checkpoint(store, spec.model, optimizer=True)
+    for model in spec.discard:
         delete_checkpoint(store, model)
-    return {"model": arguments.model}
+    return DistributionResult(model=spec.model)

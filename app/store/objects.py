@@ -33,15 +33,15 @@ MODIFIED = ("LastModified", "last_modified", "updated", "modified", "created")
 """File systems' names for the time of an object's last change."""
 
 
-class UnusableStore(FlyballError):
+class UnusableStore(FlyballError, code="usage"):
     """A store that is missing, lacks its package, or refuses its options."""
 
 
-class StoreRefused(FlyballError):
+class StoreRefused(FlyballError, code="usage"):
     """A store that refuses the credentials, or an access by their owner."""
 
 
-class StoreUnavailable(FlyballError):
+class StoreUnavailable(FlyballError, code="unavailable"):
     """A store that did not answer for too long."""
 
 

@@ -26,7 +26,7 @@ IN_FLIGHT = 4096  # games at once
 WORKER = "pipeline"
 
 
-class UnfitSettings(FlyballError):
+class UnfitSettings(FlyballError, code="usage"):
     """Settings of a run that do not fit its game."""
 
 

@@ -29,11 +29,11 @@ from app.train.iteration import Evaluation
 S = TypeVar("S", bound=FrozenModel)
 
 
-class NoRun(FlyballError):
+class NoRun(FlyballError, code="usage"):
     """A folder without a run that can be resumed."""
 
 
-class RunExists(FlyballError):
+class RunExists(FlyballError, code="run_exists"):
     """A folder that already holds a run."""
 
 

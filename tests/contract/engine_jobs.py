@@ -24,7 +24,7 @@ def fail(spec, report):
 
 
 def fail_with_hint(spec, report):
-    raise FlyballError("The dial is stuck.", hint="Turn it.")
+    raise FlyballError("The dial is stuck.", hint="Turn it.", code="stuck")
 
 
 def not_a_number(spec, report):

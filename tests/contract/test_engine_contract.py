@@ -11,6 +11,7 @@ import psutil
 import pytest
 import structlog
 
+from app.core import FlyballError
 from app.engine import Engine, EngineClosed, InlineEngine, JobFailed, JobTimedOut, LocalEngine, WorkerLost, scatter
 from app.engine.ray_engine import RayEngine
 
@@ -64,13 +65,13 @@ async def test_specs_reports_and_results_come_unchanged_and_in_order(engine):
 async def test_failed_jobs_name_exceptions_and_the_engine_works_on(engine):
     with pytest.raises(JobFailed) as failed:
         await engine.run(f"{JOBS}:fail", {})
-    assert failed.value.kind == "ValueError"
+    assert (failed.value.kind, failed.value.code) == ("ValueError", FlyballError.code)
     assert failed.value.summary == "seven is not enough (engine_jobs.py, line 23)"
     assert "def fail" not in str(failed.value)
     assert "engine_jobs.py" in failed.value.trace
     with pytest.raises(JobFailed) as failed:
         await engine.run(f"{JOBS}:fail_with_hint", {})
-    assert failed.value.hint == "Turn it."
+    assert (failed.value.hint, failed.value.code) == ("Turn it.", "stuck")
     for function in ("engine_jobs:absent", "no.such.module:f", "engine_jobs", ""):
         with pytest.raises(JobFailed, match="names no job"):
             await engine.run(function, {})

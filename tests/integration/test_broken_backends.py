@@ -32,6 +32,7 @@ from app.events import (
     TrainingFailed,
     TrainingRequested,
 )
+from app.job_specs import JobContext
 from app.journal.memory import MemoryStateStore
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import WorkerPlace
@@ -65,7 +66,7 @@ class Loop:
 
     def host(self, name: str, engine: InlineEngine) -> Host:
         worker = WORKER if name == "selfplay_worker" else f"{name}@laptop"
-        place = WorkerPlace(name=worker, node="laptop", store=self.store)
+        place = WorkerPlace(name=worker, node="laptop", context=JobContext(store=self.store))
         stage = self.stage
         ports = Ports(stage.bus, MemoryStateStore(), stage.clock, engine, Notifier(""), None, None)
         return Host(DAEMONS[name], place, f"boot-{name}", ports, Rhythm(0.05, 0.2))

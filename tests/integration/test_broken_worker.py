@@ -17,6 +17,7 @@ from app.events import (
     SelfplayRequested,
     originate,
 )
+from app.job_specs import JobContext
 from app.journal import history
 from app.journal.memory import MemoryJournal, MemoryStateStore
 from daemons.clock import SystemClock
@@ -66,7 +67,8 @@ async def test_broken_worker_pauses_and_the_other_plays_on():
     def host(daemon: str, node: str, outcome: Any = None, seconds: float = 0.0) -> Host:
         engine = None if outcome is None else Engine(outcome, seconds)
         ports = Ports(bus, MemoryStateStore(), clock, engine, Notifier(""))  # type: ignore[arg-type]
-        return Host(DAEMONS[daemon], WorkerPlace(f"{daemon}@{node}", node, "store"), f"{daemon}@{node}", ports, RHYTHM)
+        place = WorkerPlace(f"{daemon}@{node}", node, JobContext(store="store"))
+        return Host(DAEMONS[daemon], place, f"{daemon}@{node}", ports, RHYTHM)
 
     def of(kind: type[Any]) -> list[Any]:
         return [event.data for event in history(journal, types={kind})]

@@ -125,8 +125,8 @@ def test_exit_codes_belong_to_errors_that_exist() -> None:
         "from importlib import import_module\nfrom app.cli.group import COMMANDS\nfrom app.core import FlyballError\n"
         "for name in COMMANDS: import_module(f'app.cli.{name}')\n"
         "import daemons.process, app.cli.auditing, app.cli.episodes, app.api.paired, app.cli.training\n"
-        "def names(kind):\n    return {kind.__name__}.union(*map(names, kind.__subclasses__()))\n"
-        "print(*names(FlyballError))"
+        "def codes(kind):\n    return {kind.code}.union(*map(codes, kind.__subclasses__()))\n"
+        "print(*codes(FlyballError))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) >= EXIT_CODES.keys()

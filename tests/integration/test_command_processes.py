@@ -10,7 +10,7 @@ from selfplay_rig import ignore
 from structlog.testing import capture_logs
 
 from app.bus.memory import MemoryBus
-from app.config import Compute, DeadlineSettings, GameConfig, RunSettings
+from app.config import DeadlineSettings, GameConfig, RunSettings
 from app.core import FlyballError
 from app.engine import InlineEngine, JobFailed, JobTimedOut, LocalEngine
 from app.events import (
@@ -23,6 +23,7 @@ from app.events import (
     TrainingRequested,
     originate,
 )
+from app.job_specs import JobContext
 from app.journal import history
 from app.journal.memory import MemoryJournal, MemoryStateStore
 from app.learning.own_trainers import private_folder, train_by_command
@@ -165,8 +166,8 @@ class Story:
         await self.publish(asked, spec["config"]["key"])
         before, stop = len(self.of(TrainingFailed, TrainingCompleted)), asyncio.Event()
         ports = Ports(self.bus, MemoryStateStore(), self.clock, InlineEngine(), Notifier(""))
-        compute = Compute(settings_folder=str(self.root.parent))
-        place = WorkerPlace("training@laptop", "laptop", str(self.root), compute)
+        context = JobContext(store=self.root, settings_folder=str(self.root.parent))
+        place = WorkerPlace("training@laptop", "laptop", context)
         host = Host(DAEMONS["training"], place, f"boot{self.published}", ports, Rhythm(0.1, 5.0))
         async with asyncio.TaskGroup() as group, asyncio.timeout(120):
             group.create_task(host.run(stop))

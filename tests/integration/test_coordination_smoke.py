@@ -21,6 +21,7 @@ from app.events import (
     TrainingCompleted,
     originate,
 )
+from app.job_specs import JobContext
 from app.journal import history
 from app.journal.memory import MemoryJournal, MemoryStateStore
 from app.replay.replaying import Replay
@@ -40,8 +41,8 @@ SETTINGS = RunSettings(configs=(GAME,))
 SPECS = {name: spec for name, spec in DAEMONS.items() if spec.reducers}
 
 
-def locate_run(name: str, store: Path) -> WorkerPlace:
-    return WorkerPlace(name=f"{name}@laptop", node="laptop", store=str(store))
+def worker_place(name: str, store: Path) -> WorkerPlace:
+    return WorkerPlace(name=f"{name}@laptop", node="laptop", context=JobContext(store=str(store)))
 
 
 async def turn(journal: MemoryJournal, states: dict[str, MemoryStateStore], store: Path, until: int) -> None:
@@ -54,7 +55,7 @@ async def turn(journal: MemoryJournal, states: dict[str, MemoryStateStore], stor
     async with asyncio.TaskGroup() as group:
         for name, spec in SPECS.items():
             ports = Ports(bus, states[name], clock, engines.get(name))
-            host = Host(spec, locate_run(name, store), f"boot-{journal.head}", ports, Rhythm(0.2, 5.0))
+            host = Host(spec, worker_place(name, store), f"boot-{journal.head}", ports, Rhythm(0.2, 5.0))
             group.create_task(host.run(stop))
         async with bus.subscribe({ModelPromoted, PromotionRejected}, after=0) as verdicts:
             trained = 0

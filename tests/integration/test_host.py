@@ -130,7 +130,7 @@ async def test_companion_that_fails_ends_the_daemon(stage):
     [
         (WorkerLost("killed"), DEATHS, ""),
         (JobFailed("f", "ValueError", "no such game", hint="Look.", trace=""), 1, "no such game"),
-        ({**RESULT, "shard": "not a hash"}, 1, "key"),
+        ({**RESULT, "shard": "not a hash"}, 1, "SelfplayResult\nshard"),
     ],
     ids=["kills its process every time", "raises", "has an impossible result"],
 )

@@ -11,6 +11,7 @@ from host_stage import Stage, WatchedBus, rows_of
 from app.controllers.fold import Fold
 from app.events import DaemonReady, EventVoided, SelfplayRequested
 from app.events.frames import DeadLetter
+from app.job_specs import JobContext
 from app.journal import SqliteJournal, history
 from app.journal.archiving import archive
 from app.journal.memory import MemoryStateStore
@@ -126,7 +127,7 @@ def test_selfplay_rows_serve_every_node(journal: SqliteJournal) -> None:
     last = max(event.sequence for event in history(journal, types={SelfplayRequested}))
     rows, pending = dict[str, dict](), 0
     for name in (*requests, "selfplay_worker@new"):
-        place = WorkerPlace(name, name.partition("@")[2], store="")
+        place = WorkerPlace(name, name.partition("@")[2], JobContext(store=""))
         fold = Fold((partial(SelfplayWorker, place=place),))
         fold.feed(event for event in history(journal) if event.sequence <= last)
         rows[name] = fold.rows(SelfplayWorker.name)

@@ -21,6 +21,7 @@ from app.events import (
     follow,
     originate,
 )
+from app.job_specs import JobContext
 from app.journal import history
 from app.journal.memory import MemoryJournal, MemoryStateStore
 from daemons.clock import SystemClock
@@ -45,7 +46,7 @@ class Machines:
             engine.release.clear()
 
     def host(self, node: str) -> Host:
-        place = WorkerPlace(f"training@{node}", node, "store")
+        place = WorkerPlace(f"training@{node}", node, JobContext(store="store"))
         bus = self.bus.connection(place.name)
         ports = Ports(bus, MemoryStateStore(), self.clock, self.engines[node], Notifier(""))
         return Host(DAEMONS["training"], place, f"boot-{node}", ports, Rhythm(0.05, 0.2))
@@ -102,7 +103,7 @@ async def test_a_failure_and_a_result_of_one_job_have_one_id():
         )
 
     for outcome in (TRAINED, JobFailed("train", "RuntimeError", "no", hint="", trace="")):
-        trainer = Trainer(SETTINGS, WorkerPlace("training@one", "one", "store"))
+        trainer = Trainer(SETTINGS, WorkerPlace("training@one", "one", JobContext(store="store")))
         runner = JobRunner(ScriptedEngine(outcome), 1, publish)
         async with asyncio.TaskGroup() as group:
             runner.reconcile(group, trainer, trainer.jobs({KEY: TrainerRow(cause=cause, request=REQUEST)}, {}))

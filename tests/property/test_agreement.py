@@ -67,6 +67,7 @@ from app.events import (
     originate,
 )
 from app.events.envelope import EPOCH
+from app.job_specs import JobContext
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator
 from daemons.jobs import Job, Worker, WorkerPlace
@@ -87,7 +88,7 @@ class Apart:
     """
 
     def __init__(self, *reducers: type[Controller], late: int = 0) -> None:
-        place = WorkerPlace("x@laptop", "laptop", "store")
+        place = WorkerPlace("x@laptop", "laptop", JobContext(store="store"))
         self.folds = {
             one: Fold((partial(one, place=place) if issubclass(one, Worker) else one,))  # type: ignore[arg-type]
             for one in reducers

@@ -78,7 +78,7 @@ def test_a_match_in_batches_is_the_match(verdicts, players, batch_games) -> None
     parts = [
         BatchResult(
             games={name: values[batch.first : batch.first + batch.games] for name, values in whole}, seconds=1.0
-        ).model_dump(mode="json")
+        )
         for batch in batches
     ]
     assert [batch.first for batch in batches] == [sum(one.games for one in batches[:i]) for i in range(len(batches))]

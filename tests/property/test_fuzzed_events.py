@@ -9,6 +9,7 @@ from fuzzed_events import SETTINGS, Fuzzer
 from app.controllers.fold import Fold
 from app.events import CATALOGUE, decode, encode
 from app.events.envelope import EPOCH
+from app.job_specs import JobContext
 from app.replay.replaying import Replay, controllers
 from app.status.league import read_leagues
 from app.status.status import Board
@@ -16,7 +17,7 @@ from app.status.summary import event_text
 from daemons.jobs import WorkerPlace
 from daemons.registry import DAEMONS
 
-PLACE = WorkerPlace(name=SETTINGS.selfplay_workers[0], node="laptop", store="store")
+PLACE = WorkerPlace(name=SETTINGS.selfplay_workers[0], node="laptop", context=JobContext(store="store"))
 WORKERS = [spec for spec in DAEMONS.values() if spec.worker]
 
 

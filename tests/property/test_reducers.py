@@ -11,11 +11,12 @@ from app.config import GAMES, RunSettings
 from app.controllers.fold import SETTINGS_KEY, Fold, Outcome
 from app.events import Event, Row, RunConfigured, originate
 from app.events.envelope import EPOCH
+from app.job_specs import JobContext
 from app.replay.replaying import controllers
 from daemons.jobs import Worker, WorkerPlace
 from daemons.registry import DAEMONS
 
-PLACE = WorkerPlace(name=SETTINGS.selfplay_workers[0], node="laptop", store="store")
+PLACE = WorkerPlace(name=SETTINGS.selfplay_workers[0], node="laptop", context=JobContext(store="store"))
 SPECS = [spec for spec in DAEMONS.values() if spec.hosted]
 
 

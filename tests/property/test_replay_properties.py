@@ -32,6 +32,7 @@ from app.events import (
     TrainingFailed,
     originate,
 )
+from app.job_specs import JobContext
 from app.journal import history
 from app.journal.memory import MemoryJournal, MemoryStateStore
 from app.replay.replaying import Replay, Report
@@ -137,7 +138,7 @@ class Stage:
     def start(self, group: asyncio.TaskGroup) -> None:
         self._stop, self._starts = asyncio.Event(), self._starts + 1
         for name, spec in DECIDERS.items():
-            place = WorkerPlace(name=f"{name}@laptop", node="laptop", store="store")
+            place = WorkerPlace(name=f"{name}@laptop", node="laptop", context=JobContext(store="store"))
             ports = Ports(self.bus, self.states[name], self.clock)
             host = Host(spec, place, f"boot-{self._starts}", ports, Rhythm(NEVER_SECONDS, 1.0))
             self._running.append(group.create_task(host.run(self._stop)))

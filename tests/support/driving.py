@@ -1,6 +1,6 @@
 """Driving one controller as its host does, and payloads for it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -30,6 +30,8 @@ from app.events import (
     originate,
 )
 from app.events.envelope import EPOCH
+from app.job_specs import JobContext
+from app.play.gauntlet import GauntletResult, OpponentResult
 from daemons.jobs import Job, Worker, WorkerPlace
 
 KEY, OTHER_KEY = "tic_tac_toe_2p", "connect_four_2p"
@@ -117,7 +119,8 @@ class DrivenWorker:
     """A worker in a Fold, fed with one fact at a time. Its jobs are only listed, and never run."""
 
     def __init__(self, worker: type[Worker[Any]], settings: RunSettings | None = None, *, node: str = "laptop") -> None:
-        self.fold = Fold((partial(worker, place=WorkerPlace(f"{worker.name}@{node}", node, "store")),))
+        place = WorkerPlace(f"{worker.name}@{node}", node, JobContext(store="store"))
+        self.fold = Fold((partial(worker, place=place),))
         self.position = 0
         configured = (settings or run_settings()).model_dump(mode="json")
         self.feed(RunConfigured(run_id="run", settings=configured), key=None)
@@ -186,6 +189,12 @@ def match(score: float, games: int = 100, opponent: str = "random", **more: Any)
     """Return a match without draws, but for half a game."""
     wins = int(score * games + 1e-9)  # 0.29 * 100 is less than 29
     return match_of(wins, 0, games - wins, opponent, **more).replace(score=Rate.of(score * games, games))
+
+
+def gauntlet_result(matches: Iterable[Mapping[str, Any]]) -> GauntletResult:
+    """Return a gauntlet's result with only the statistics that the evaluator reads."""
+    results = tuple(OpponentResult.model_construct(**one) for one in matches)
+    return GauntletResult.model_construct(results=results, lost_games=0, seconds=1.0)
 
 
 def rated(

@@ -8,6 +8,7 @@ from app.bus.memory import MemoryBus
 from app.bus.ports import Sign
 from app.config import GAMES, RunSettings
 from app.events import RunConfigured, SelfplayRequested, originate
+from app.job_specs import JobContext
 from app.journal import history
 from app.journal.memory import MemoryJournal, MemoryStateStore
 from app.journal.ports import StateKey
@@ -85,7 +86,8 @@ class Stage:
         self.boots += 1
         self.bus.show_life = self.signs.append  # type: ignore[method-assign] # the stage's hosts share one bus
         spec = daemon if isinstance(daemon, DaemonSpec) else DAEMONS[daemon]
-        place = WorkerPlace(name=WORKER if engine else f"{spec.name}@laptop", node="laptop", store="store")
+        name = WORKER if engine else f"{spec.name}@laptop"
+        place = WorkerPlace(name, "laptop", JobContext(store="store"))
         ports = Ports(self.bus, states, self.clock, engine, notifier or Notifier(""), sink, companion)
         return Host(spec, place, f"boot-{self.boots}", ports, Rhythm(0.05, 0.2))
 

@@ -11,6 +11,7 @@ from leagues import checkpoint
 
 from app.config import GAMES, AdmissionSettings, NetworkSettings
 from app.core import ModelHash, derive_seed
+from app.job_specs import BatchResult, read_results
 from app.league.admission import admission, retirements
 from app.league.league import League
 from app.league.matchmaking import select
@@ -37,7 +38,7 @@ def rated(folder: Path, model: str, opponents: tuple[str, ...], games: int, seed
     """Let a model play, and return its games."""
     planned = plan_matches(opponents, games, CONFIG)
     spec = GauntletSpec(store=folder / "store", config=CONFIG, model=ModelHash(model), opponents=planned, seed=seed)
-    results = spec.gather([batch(part, _quiet) for part in spec.parts]).results
+    results = spec.gather(read_results(BatchResult, [batch(part, _quiet) for part in spec.parts])).results
     pairs = (pair_totals(model, match.opponent_model or match.opponent, match) for match in results)
     return tuple(pair for pair in pairs if pair)
 

@@ -18,13 +18,15 @@ from app.events import (
     TrainingRequested,
     TrainingUnblocked,
 )
+from app.job_specs import InspectionResult
+from app.store import DamagedBlob
 from daemons.jobs import WorkerPlace
 from daemons.quality_monitor import QualityMonitor
 from daemons.selfplay_worker import SelfplayWorker
 
 A, B, C = "selfplay_worker@a", "selfplay_worker@b", "selfplay_worker@c"
 NODES = run_settings().feedback.nodes
-INSPECTED = {"checked": 16, "failures": ["game 0"], "score": 0.9, "components": {}}
+INSPECTED = InspectionResult(checked=16, failures=("game 0",), score=0.9, components={})
 
 
 @pytest.fixture
@@ -183,15 +185,16 @@ class TestOthersObey:
         assert not monitor.jobs()
         assert [monitor.rows[key].shelf.spent for key in (KEY, OTHER_KEY)] == [("1" * 64,), ("2" * 64,)]
 
-    @pytest.mark.parametrize("failures", [[], ["game 0"]])
+    @pytest.mark.parametrize("failures", [(), ("game 0",)])
     def test_probe_is_reported_as_one_and_as_nothing_else(self, failures):
         monitor = DrivenWorker(QualityMonitor)
         monitor.feed(played(1).replace(probe=True))
         (job,) = monitor.jobs()
-        (fact,) = monitor.worker.completed(job, {**INSPECTED, "failures": failures})
+        (fact,) = monitor.worker.completed(job, INSPECTED.replace(failures=failures))
         assert isinstance(fact, NodeProbed)
         assert fact.score == (None if failures else 0.9)
-        (unfit,) = monitor.worker.failed(job, JobFailed(job.function, "DamagedBlob", "no", hint="", trace=""))
+        error = JobFailed(job.function, "DamagedBlob", "no", hint="", trace="", code=DamagedBlob.code)
+        (unfit,) = monitor.worker.failed(job, error)
         assert (unfit.score, unfit.error) == (None, "DamagedBlob: no")
         monitor.feed(fact)
         assert not monitor.jobs()

@@ -18,6 +18,7 @@ from app.controllers.fold import Fold
 from app.engine import InlineEngine, JobFailed
 from app.events import EvaluationRequested, Payload
 from app.games import open_table
+from app.job_specs import JobContext
 from app.learning import devices, torchrun
 from app.learning.devices import MissingDevice, UnknownDevice, decided, games_at_once, missing_device, resolve
 from app.learning.jobs import train
@@ -127,7 +128,7 @@ WANTED: dict[type[Worker], Payload] = {
 
 @pytest.mark.parametrize("worker", WANTED)
 def test_a_worker_s_jobs_say_device_and_precision(record, worker: type[Worker]) -> None:
-    place = WorkerPlace("selfplay_worker@laptop", "laptop", "store", compute=GPU)
+    place = WorkerPlace("selfplay_worker@laptop", "laptop", JobContext(store="store", **dict(GPU)))
     fold = Fold((partial(worker, place=place),))
     fold.feed([record(configured(run_settings(KEY)), at=1), record(WANTED[worker], KEY, at=2)])
     (job,) = fold.reducers[-1].jobs(fold.rows(worker.name), fold.states)

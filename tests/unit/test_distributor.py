@@ -1,5 +1,7 @@
 """Distributor: which checkpoints may be deleted, and when."""
 
+import shlex
+
 import pytest
 from builders import EVIDENCE, ready, rejected, rolled_back, training_failed, unrated
 from driving import KEY, OTHER_KEY, DrivenWorker, distributed, run_settings
@@ -18,8 +20,11 @@ from app.events import (
     ModelPromoted,
     NodeLost,
     NodeReturned,
+    RollbackRequested,
     SelfplayFailed,
 )
+from app.job_specs import DistributionResult
+from app.store import DamagedBlob
 from daemons.distribution import KEPT, OVERDUE, SPARED, Distributor
 
 PLAY_FAILED = SelfplayFailed(request_id="r", worker="selfplay_worker@laptop", error="damaged")
@@ -154,7 +159,7 @@ def test_deletion_reports_nothing_and_is_repeated_if_it_fails(champion):
     assert not champion.jobs()
     refused += reject(champion, 1, 2 * SPARED)
     (job,) = champion.jobs()
-    assert champion.worker.completed(job, {}) == ()
+    assert champion.worker.completed(job, DistributionResult()) == ()
     assert champion.worker.failed(job, JobFailed("f", "OSError", "disk full", hint="", trace="")) == ()
     reject(champion, SPARED, 2 * SPARED + 1)
     (job,) = champion.jobs()
@@ -216,7 +221,8 @@ class TestFailure:
 
 
 def lost(model_step: int) -> JobFailed:
-    return JobFailed("distribute", "DamagedBlob", f"{model(model_step)} has changed.", hint="", trace="")
+    text = f"{model(model_step)} has changed."
+    return JobFailed("distribute", "DamagedBlob", text, hint="", trace="", code=DamagedBlob.code)
 
 
 class TestDamage:
@@ -249,7 +255,7 @@ class TestDamage:
         (job,) = worker.jobs()
         steps = {model(step): step for step in range(3)}
         wanted = [steps[part["model"]] for part in job.parts]
-        parts = [{} if step in readable else lost(step) for step in wanted]
+        parts = [DistributionResult() if step in readable else lost(step) for step in wanted]
         try:
             job.gather(parts)
         except FlyballError as error:
@@ -267,6 +273,12 @@ class TestDamage:
             assert (fact.damaged, fact.readable) == (True, model(max(readable)) if readable else None)
         assert "No earlier champion can be read" in fact.error
 
+    def test_lost_model_has_a_remedy_to_paste(self, damaged):
+        command = shlex.split(self.attempt(damaged, 0).error.partition("before: ")[2])
+        assert command[:3] == ["flyball", "emit", "ROLLBACK_REQUESTED"]
+        assert RollbackRequested.model_validate_json(command[3]).model == model(2)
+        assert command[4:] == ["--config-key", KEY]
+
     def test_failure_of_the_store_itself_is_no_damage(self, damaged):
         (job,) = damaged.jobs()
         (fact,) = damaged.worker.failed(job, JobFailed("distribute", "OSError", "no route", hint="", trace=""))
@@ -278,7 +290,9 @@ class TestDamage:
         later.feed(fact)
         (job,) = later.jobs()
         assert [part["model"] for part in job.parts] == [model(2)]
-        assert later.worker.completed(job, {}) == (ModelCached(model=model(2), step=2, node="laptop"),)
+        assert later.worker.completed(job, DistributionResult()) == (
+            ModelCached(model=model(2), step=2, node="laptop"),
+        )
 
     def test_sound_model_is_verified_once_in_a_while(self, later):
         found = 0
@@ -287,7 +301,7 @@ class TestDamage:
             later.feed(PLAY_FAILED)
             for job in later.jobs():
                 found += 1
-                later.feed(later.worker.completed(job, {})[0])
+                later.feed(later.worker.completed(job, DistributionResult())[0])
         assert found == 2
 
     def test_restored_blob_ends_the_search(self, later):
@@ -295,7 +309,7 @@ class TestDamage:
         self.attempt(later)
         self.retry(later)
         (job,) = later.jobs()
-        later.feed(later.worker.completed(job, job.gather([{}, lost(1), lost(0)]))[0])
+        later.feed(later.worker.completed(job, job.gather([DistributionResult(), lost(1), lost(0)]))[0])
         assert not later.jobs()
         assert promote(later, 3) == []
 
@@ -328,7 +342,7 @@ class TestNodes:
         assert not worker.jobs()
         worker.feed(ready("broker", "w1", capacity=0), None)
         (job,) = worker.jobs()
-        assert worker.worker.completed(job, {})[0].nodes == ("w1",)
+        assert worker.worker.completed(job, DistributionResult())[0].nodes == ("w1",)
 
     def test_another_node_deletes_nothing(self):
         worker, cached = self.on("w1"), ModelCached(model=model(0), step=0, node="w1")
@@ -337,7 +351,7 @@ class TestNodes:
         worker.feed(distributed(model(0), 0))
         (job,) = worker.jobs()
         assert job.parts[0]["discard"] == []
-        assert worker.worker.completed(job, {}) == (cached,)
+        assert worker.worker.completed(job, DistributionResult()) == (cached,)
         worker.feed(cached)
         reject(worker, 2 * SPARED)
         assert not worker.jobs(), "deleting overdue candidates is the head's, too"

@@ -27,14 +27,14 @@ def gauntlet(*games: int, batch_games: int = 40) -> GauntletSpec:
     return GauntletSpec(store="store", config=config, model=HERO, opponents=opponents, seed=1)
 
 
-def outcome(games: int, verdict: str = "won") -> dict:
+def outcome(games: int, verdict: str = "won") -> BatchResult:
     games_played = MatchGames(
         scores=[1.0 if verdict == "won" else 0.0] * games,
         verdicts=[verdict] * games,
         lengths=[9] * games,
         fingerprints=[str(game) for game in range(games)],
     )
-    return BatchResult(games=games_played, seconds=0.5).model_dump(mode="json")
+    return BatchResult(games=games_played, seconds=0.5)
 
 
 def test_batches_of_each_opponent_hold_whole_rotations() -> None:

@@ -4,7 +4,7 @@ from functools import partial
 from itertools import combinations
 
 from builders import unrated
-from driving import KEY, Driven, DrivenWorker, match, promoted, run_settings
+from driving import KEY, Driven, DrivenWorker, gauntlet_result, match, promoted, run_settings
 from independent_games import of_games
 from leagues import model
 
@@ -12,6 +12,7 @@ from app.controllers.fold import SETTINGS_KEY, Fold, written
 from app.controllers.league_keeper import LeagueKeeper
 from app.core import Elo, expected_score
 from app.events import AgentRating, EloUpdated, EvaluationCompleted, EvaluationRequested, Payload
+from app.job_specs import JobContext
 from app.league.audit import audit
 from app.league.ratings import Estimate, OpponentScore, performance_rating
 from app.league.totals import PairTotals
@@ -61,8 +62,8 @@ class Run:
         """Finish the oldest job and return the evaluator's events."""
         job, *_ = self.evaluator.jobs()
         step = job.request.step
-        played = [self._match(step, one.name, one.model, one.games) for one in job.context["opponents"]]
-        said = self.evaluator.worker.completed(job, {"results": played, "lost_games": 0, "seconds": 1.0})
+        played = [self._match(step, one.name, one.model, one.games) for one in job.memo["opponents"]]
+        said = self.evaluator.worker.completed(job, gauntlet_result(played))
         return tuple(one.replace(request_id=job.id) if i == 0 else one for i, one in enumerate(said))
 
     def tell(self, *payloads: Payload) -> None:
@@ -119,7 +120,7 @@ def test_evaluator_after_a_restart_publishes_the_same_bits():
     before = [one.model_dump_json() for one in run.evaluated(12)]
     rows = {(name, key): row for name, rows in run.evaluator.fold.tables().items() for key, row in rows.items()}
     saved = written({**rows, SETTINGS_KEY: run.settings})
-    place = WorkerPlace("evaluation@laptop", "laptop", "store")
+    place = WorkerPlace("evaluation@laptop", "laptop", JobContext(store="store"))
     run.evaluator.fold = Fold((partial(Evaluator, place=place),), saved)
     assert [one.model_dump_json() for one in run.finished()] == before
 
@@ -167,7 +168,7 @@ def test_rating_that_hardly_changed_is_not_published_again():
     run = Run()
     for step in range(4):
         run.generation(step)
-    before = run.evaluator.rows[KEY].known(run.evaluator.state().lineage)
+    before = run.evaluator.rows[KEY].published_ratings(run.evaluator.state().lineage)
     assert model(3) in before
     assert len(run.evaluated(4)) == 1, "as expected: no other rating moved"
     run.exploit = 100.0

@@ -34,7 +34,7 @@ def evaluator(key: str = KEY, members: int = 5) -> DrivenWorker:
 
 def opponents(worker: DrivenWorker) -> list:
     (job,) = worker.jobs()
-    return list(job.context["opponents"])
+    return list(job.memo["opponents"])
 
 
 def names(worker: DrivenWorker) -> list[str]:
@@ -134,7 +134,7 @@ def test_champion_without_a_rating_is_an_opponent_to_be_rated():
     worker.feed(asked())
     assert names(worker) == ["random", "member_1", "member_2", "member_3", "champion"]
     (job,) = worker.jobs()
-    assert job.context["known"][model(99)] is None
+    assert job.memo["published"][model(99)] is None
 
 
 @pytest.mark.parametrize(

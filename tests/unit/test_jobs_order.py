@@ -9,6 +9,7 @@ from scenario_events import asked
 from app.config import GAMES, RunSettings
 from app.controllers.fold import Fold
 from app.events import EvaluationRequested, ModelRolledBack, Payload, RunConfigured, TrainingRequested
+from app.job_specs import JobContext
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator
 from daemons.jobs import WorkerPlace
@@ -16,7 +17,7 @@ from daemons.quality_monitor import QualityMonitor
 from daemons.selfplay_worker import SelfplayWorker
 from daemons.training import Trainer
 
-PLACE = WorkerPlace("selfplay_worker@laptop", "laptop", "store")
+PLACE = WorkerPlace("selfplay_worker@laptop", "laptop", JobContext(store="store"))
 TRAINING = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1)
 RATING = EvaluationRequested(purpose="rating", model="a" * 64, step=0, seed=1)
 

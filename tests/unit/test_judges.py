@@ -11,6 +11,7 @@ from app.core import ConfigKey
 from app.engine import JsonObject
 from app.games import FINISHED, UnknownGame, open_table
 from app.games.tic_tac_toe_solver import TicTacToeSolver
+from app.job_specs import LineupSpec
 from app.play import optimal
 from app.play.judges import NoJudge, SolverPlayer, load_judge, load_player_or_judge
 from app.play.match_statistics import MatchStatistics, match_statistics
@@ -18,7 +19,6 @@ from app.play.matches import MatchPlan, batch, play_match
 from app.play.optimal import TooFewPositions, draw_positions, optimal_share, saved_positions
 from app.play.own_players import DecidingPlayer
 from app.play.players import JudgeInTraining, RandomPlayer, load_player
-from app.play.selfplay import LineupSpec
 from app.store import MemoryStore
 from app.train.game import UnfitSettings, run_game
 

@@ -26,6 +26,7 @@ from app.events import (
     RollEntry,
     TrainingCompleted,
 )
+from app.job_specs import JobContext
 from daemons.jobs import WorkerPlace
 from daemons.leases import leased_to
 from daemons.training import Trainer, TrainingLeases
@@ -38,7 +39,7 @@ class Trainings:
     """The trainers of some machines. They share one fold, since all fold the same events."""
 
     def __init__(self) -> None:
-        place = WorkerPlace("training@here", HERE, "store")
+        place = WorkerPlace("training@here", HERE, JobContext(store="store"))
         self.fold = Fold((partial(Trainer, place=place), TrainingLeases))
         self.position, self.seconds = 0, 0.0
         self.feed(configured(run_settings(*KEYS)))

@@ -25,6 +25,7 @@ from app.config import RunFolder
 from app.config.loading import load
 from app.controllers.fold import Fold
 from app.events import Event, ModelPromoted, ModelRolledBack, Payload, SelfplayComplete, TrainingCompleted
+from app.job_specs import JobContext
 from app.status.metrics import METRICS, Delivery, Exposition, Storage, View, reference
 from app.status.monitored import BOUNDS, CAUSES, RESULTS, ConfigFold, DaemonFold, Durations, EventCounts
 from app.status.status import Board
@@ -36,7 +37,7 @@ from daemons.registry import DAEMONS
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS, GRAFANA = ROOT / "deploy" / "prometheus", ROOT / "deploy" / "grafana" / "flyball.json"
-PLACE = WorkerPlace("monitoring@laptop", "laptop", "store")
+PLACE = WorkerPlace("monitoring@laptop", "laptop", JobContext(store="store"))
 SERIES = re.compile(r"\bflyball_[a-z0-9_]+")
 PROMTOOL = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus, which is in Debian")
 

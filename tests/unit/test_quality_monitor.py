@@ -5,6 +5,7 @@ from driving import KEY, OLD, OTHER_KEY, DrivenWorker, played, run_settings
 
 from app.engine import JobFailed
 from app.events import QualityDegraded, QualityScoreUpdated
+from app.play.inspection import RepeatedShard
 from daemons import quality_monitor
 from daemons.jobs import Job
 from daemons.quality_monitor import QualityMonitor
@@ -55,7 +56,9 @@ def test_shard_delivered_before_is_unfit_but_no_parity_failure(monitor: DrivenWo
     """A repeated shard is no fault of the rules. A parity failure would block training."""
     deliver(monitor, 0)
     (job,) = monitor.jobs()
-    error = JobFailed(job.function, "RepeatedShard", "it was delivered before", hint="", trace="")
+    error = JobFailed(
+        job.function, "RepeatedShard", "it was delivered before", hint="", trace="", code=RepeatedShard.code
+    )
     (verdict,) = monitor.worker.failed(job, error)
     assert isinstance(verdict, QualityDegraded)
     assert verdict.reason == "RepeatedShard: it was delivered before"

@@ -14,6 +14,7 @@ from app.config import RunSettings
 from app.core import EventId
 from app.core.clock import SECOND_US
 from app.events import Cause, Payload, Row
+from app.job_specs import DistributionResult
 from app.simulation.agenda import Agenda
 from app.simulation.jobs import Computed
 from app.simulation.stations import Service, Station
@@ -35,6 +36,7 @@ class Requests(Row, frozen=True):
 class Clerk(Worker[Asked]):
     name: ClassVar[str] = "Clerk"
     row: ClassVar[type[Requests]] = Requests
+    returns: ClassVar[type[DistributionResult]] = DistributionResult
     emits: ClassVar[frozenset[type[Payload]]] = frozenset()
 
     @staticmethod
@@ -58,7 +60,7 @@ class Office:
 
         def compute(job: Job[Any], now_us: int) -> Computed:
             self.order.append(job.id)
-            return Computed(seconds if isinstance(seconds, float) else seconds[job.id], {})
+            return Computed(seconds if isinstance(seconds, float) else seconds[job.id], DistributionResult())
 
         self.station = Station(
             lambda run: Clerk(run, None),  # type: ignore[arg-type]  # places decide nothing here

@@ -7,6 +7,7 @@ from scenario_events import asked
 from app.config import RunSettings
 from app.controllers.fold import Fold
 from app.events import ModelPromoted, ModelRolledBack, RunConfigured
+from app.job_specs import JobContext
 from app.scenarios import views_of
 from app.status.configs import ConfigRow, fold_config
 from app.status.league import LeagueView
@@ -14,7 +15,7 @@ from daemons.jobs import WorkerPlace
 from daemons.registry import DAEMONS
 
 SPECS = [spec for spec in DAEMONS.values() if ModelRolledBack in spec.reads]
-PLACE = WorkerPlace("x@laptop", "laptop", "store")
+PLACE = WorkerPlace("x@laptop", "laptop", JobContext(store="store"))
 SETTINGS: RunSettings = run_settings(KEY, OTHER_KEY)
 STALE = ModelRolledBack(from_model=OLD, to_model="d" * 64, step=0, reason="late")
 BACK = ModelRolledBack(from_model=NEW, to_model=OLD, step=5, reason="worse")

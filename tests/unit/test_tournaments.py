@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from builders import unrated
-from driving import KEY, NEW, OLD, Driven, DrivenWorker, match, promoted, rated, run_settings
+from driving import KEY, NEW, OLD, Driven, DrivenWorker, gauntlet_result, match, promoted, rated, run_settings
 from leagues import checkpoint, league_of, model
 from rotations import rotations
 
@@ -55,14 +55,14 @@ def told(worker: DrivenWorker, **differences: float):
     """Play the first waiting matches with given differences of strength."""
     job = worker.jobs()[0]
     played = []
-    for one in job.context["opponents"]:
+    for one in job.memo["opponents"]:
         won = round(one.games * expected_score(differences[one.name]))
         counted = {"games": one.games, "wins": won, "losses": one.games - won, "distinct_games": one.games}
         counted["undecided"] = 0
         scored = {"score": Rate.of(won, one.games), "rotations": rotations(won, 0, one.games - won)}
         shown = match(0.5, one.games, one.name, model=one.model).model_dump()
         played.append({**shown, **counted, **scored})
-    return worker.worker.completed(job, {"results": played, "lost_games": 0, "seconds": 1.0})
+    return worker.worker.completed(job, gauntlet_result(played))
 
 
 def test_requests_are_placed_near_and_differ():
@@ -118,7 +118,7 @@ def test_a_retest_comes_before_the_matches_of_tournaments():
     retest = worker.feed(asked(1, "random", games=41).replace(purpose="retest"))
     job, _ = worker.jobs()
     assert job.id == retest.id
-    assert [(one.name, one.model, one.games) for one in job.context["opponents"]] == [("random", None, 42)]
+    assert [(one.name, one.model, one.games) for one in job.memo["opponents"]] == [("random", None, 42)]
     completed, *_ = told(worker, random=150.0)
     assert (completed.purpose, completed.model) == ("retest", model(1))
     (failed,) = worker.worker.failed(job, FlyballError("no"))
@@ -136,7 +136,7 @@ def test_the_opponents_are_those_asked_for_in_whole_rotations():
     worker = evaluator()
     worker.feed(asked(1, model(2), "random", games=5))
     (job,) = worker.jobs()
-    assert [(one.name, one.player, one.games) for one in job.context["opponents"]] == [
+    assert [(one.name, one.player, one.games) for one in job.memo["opponents"]] == [
         ("member_1", model(2), 6),
         ("random", "random", 6),
     ]
