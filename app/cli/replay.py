@@ -30,6 +30,7 @@ from app.cli.options import (
 from app.cli.output import complain, echo, note, show, write_event, write_json, write_row
 from app.config.loading import parse
 from app.core import UnusableFile
+from app.core.clock import SECOND_US
 from app.events import Event, follow
 from app.journal import DamagedDatabase, JournalReader, SqliteStateStore, StateStore, history
 from app.replay.divergences import WORK, divergence_name, divergence_text, read_divergences
@@ -42,7 +43,6 @@ from daemons.clock import SystemClock
 MOST_UNFOLDED = 10
 """Most failed events that are listed; the total counts all."""
 
-MICROSECONDS = 1_000_000
 EVERYWHERE = frozenset({"first", "last", "as_json"})
 FITTING = {
     "check": EVERYWHERE | {"check", "checkpoint", "every"},
@@ -168,7 +168,7 @@ async def _publish(
     async with connected(place, deadline_s) as bus:
         for event in events:
             if speed is not None and before is not None:
-                await asyncio.sleep((event.recorded_us - before) / MICROSECONDS / speed)
+                await asyncio.sleep((event.recorded_us - before) / SECOND_US / speed)
             before = event.recorded_us
             envelope = follow(event.data, event.cause, by=f"replay:{reason}", time=SystemClock().now())
             position = await bus.publish(envelope)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core.clock import SECOND_US
 from app.events import (
     EvaluationCompleted,
     Event,
@@ -22,7 +23,6 @@ from app.events import (
 )
 from app.telemetry.curves import Curves, points
 
-MICROSECONDS = 1_000_000
 Z95 = 1.96
 """Standard errors on each side of a 95% interval."""
 
@@ -100,7 +100,7 @@ class ConfigCurves:
 
     def take(self, event: Event[Any]) -> None:
         """Fold an event of a type in ``CURVES_READ``."""
-        data, time = event.data, event.recorded_us / MICROSECONDS
+        data, time = event.data, event.recorded_us / SECOND_US
         if (what := MARKS.get(type(data))) is not None:
             if what == "boost" and data.multiplier == 1:
                 what = "boost ended"

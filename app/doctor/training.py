@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from app.config import RunSettings
+from app.core.clock import SECOND_US
 from app.doctor.diagnosis import Symptom
 from app.doctor.facts import Facts
 from app.doctor.machine import LATELY
 from app.events import ModelRolledBack
 from app.events.envelope import EPOCH
-from app.status.configs import EVALUATION, MICROSECONDS, TRAINING, ConfigRow
+from app.status.configs import EVALUATION, TRAINING, ConfigRow
 from app.status.status import MANY_FAILURES, on_one_line
 from app.status.summary import short
 
@@ -130,7 +131,7 @@ def gate_unplayed(facts: Facts) -> Iterator[Symptom]:
             continue
         # In recorded time, which does not advance while the run is stopped. It jumps after a long stop, and the gate is
         # found until it is asked for or played again.
-        hours = (facts.recorded - EPOCH).total_seconds() / 3600 - since_us / MICROSECONDS / 3600
+        hours = (facts.recorded - EPOCH).total_seconds() / 3600 - since_us / SECOND_US / 3600
         if hours >= GATE_HOURS:
             request = {"purpose": "gate", "model": candidate, "step": row.step, "seed": 1}
             yield Symptom(

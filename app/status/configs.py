@@ -7,6 +7,7 @@ from msgspec import field
 
 from app.controllers import Lineage
 from app.core import RANDOM, MeanOutcome, ModelHash, Rate
+from app.core.clock import SECOND_US
 from app.events import (
     DistributionFailed,
     DistributionLate,
@@ -39,7 +40,6 @@ from app.events.rows import Row
 WINDOW_SECONDS = 60
 """Time over which rates are measured."""
 
-MICROSECONDS = 1_000_000
 TRAINING, EVALUATION = "training", "evaluation"
 Changes = dict[str, Any]
 
@@ -161,14 +161,14 @@ class ConfigRow(Row, frozen=True):
 
     def games_per_second(self, now_us: int) -> float | None:
         """Return the recent rate; ``None`` without games, or in the first second."""
-        seconds = min(WINDOW_SECONDS, (now_us - self.since_us) / MICROSECONDS)
+        seconds = min(WINDOW_SECONDS, (now_us - self.since_us) / SECOND_US)
         if not self.played or seconds < 1:
             return None
-        return sum(games for second, games in self.played if second > now_us // MICROSECONDS - WINDOW_SECONDS) / seconds
+        return sum(games for second, games in self.played if second > now_us // SECOND_US - WINDOW_SECONDS) / seconds
 
     def boost(self, now_us: int) -> float | None:
         """Return the boost's factor on the sampling temperature; ``None`` without a boost."""
-        if self.boosted is None or now_us - self.boosted.since_us > self.boosted.lasts_seconds * MICROSECONDS:
+        if self.boosted is None or now_us - self.boosted.since_us > self.boosted.lasts_seconds * SECOND_US:
             return None
         return self.boosted.multiplier
 
@@ -185,8 +185,14 @@ def fold_config(row: ConfigRow, event: Event[Payload]) -> ConfigRow:
     return row.replace(**changes) if changes else row
 
 
+def fold_configs(rows: Mapping[str, ConfigRow], event: Event[Payload]) -> dict[str, ConfigRow]:
+    """Return the row that an event about a configuration changes, by the configuration's key."""
+    row = rows.get(event.subject) or ConfigRow(key=event.subject, since_us=event.recorded_us)
+    return {event.subject: fold_config(row, event)}
+
+
 def _selfplay(row: ConfigRow, event: Event[SelfplayComplete]) -> Changes:
-    shard, second = event.data.shard, event.recorded_us // MICROSECONDS
+    shard, second = event.data.shard, event.recorded_us // SECOND_US
     before, games = row.played, shard.games
     if before and before[-1][0] == second:
         before, games = before[:-1], games + before[-1][1]

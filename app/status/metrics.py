@@ -19,11 +19,11 @@ from app.bus.ports import Present
 from app.config import RunSettings
 from app.controllers.state import FeedbackState
 from app.core import BROKER, ConfigKey
-from app.events.envelope import EPOCH
+from app.core.clock import SECOND_US
 from app.events.payload import Intensity
-from app.status.configs import MICROSECONDS, ConfigRow
+from app.status.configs import ConfigRow
 from app.status.monitored import BOUNDS, RESULTS, CountRow, Durations
-from app.status.status import DaemonRow, Presence, waiting_for
+from app.status.status import DaemonRow, Presence, microseconds, waiting_for
 
 Sample = tuple[tuple[str, ...], float | None]
 """Values of the labels, and the value; ``None``: it is unknown."""
@@ -88,7 +88,7 @@ class View:
     @property
     def now_us(self) -> int:
         """The time of day, microseconds since 1970."""
-        return round((self.now - EPOCH).total_seconds() * MICROSECONDS)
+        return microseconds(self.now)
 
     def rows(self) -> Iterator["Config"]:
         """Iterate over the configurations that the run plays."""
@@ -320,7 +320,7 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         "When the latest event was recorded, by the broker's clock; the broker ticks every tick_seconds.",
         (),
-        lambda view: [((), max((row.last_us for row in view.counts.values()), default=0) / MICROSECONDS or None)],
+        lambda view: [((), max((row.last_us for row in view.counts.values()), default=0) / SECOND_US or None)],
     ),
     _of_storage("flyball_journal_bytes", "Size of journal.sqlite and its log.", lambda s: s.journal),
     _of_storage("flyball_archive_bytes", "Size of the archived segments and snapshots.", lambda s: s.archive),

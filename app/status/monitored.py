@@ -7,14 +7,14 @@ journal gives the same figures.
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 from msgspec import field
 
 from app.config import RunSettings
+from app.core.clock import SECOND_US
 from app.events import (
     CATALOGUE,
-    DaemonFact,
     DistributionFailed,
     EvaluationCompleted,
     EvaluationFailed,
@@ -38,8 +38,8 @@ from app.events import (
     TrainingRequested,
 )
 from app.events.rows import Row
-from app.status.configs import CHANGED_BY, MICROSECONDS, ConfigRow, fold_config
-from app.status.status import DaemonRow, Trouble, fold_daemon, fold_trouble
+from app.status.configs import CHANGED_BY, ConfigRow, fold_configs
+from app.status.status import DAEMONS_READ, DaemonRow, fold_daemons
 
 JobOutcome = Literal["completed", "failed"]
 
@@ -151,7 +151,7 @@ def _ended(row: CountRow, event: Event[Payload], kind: str, outcome: JobOutcome)
     changes: dict[str, Any] = {"jobs": {**row.jobs, kind: {**of_kind, outcome: of_kind.get(outcome, 0) + 1}}}
     since_us = row.waiting.get(event.envelope.causationid or "") if outcome == "completed" else None
     if since_us is not None:
-        seconds = max(0, event.recorded_us - since_us) / MICROSECONDS
+        seconds = max(0, event.recorded_us - since_us) / SECOND_US
         durations = row.durations.get(kind, Durations()).with_one(seconds)
         waiting = {name: since for name, since in row.waiting.items() if name != event.envelope.causationid}
         changes |= {"durations": {**row.durations, kind: durations}, "waiting": waiting}
@@ -170,9 +170,7 @@ class ConfigFold:
 
     def step(self, rows: Mapping[str, ConfigRow], event: Event[Payload]) -> Step[ConfigRow]:
         """Fold one event about a configuration."""
-        key = event.subject
-        row = rows.get(key) or ConfigRow(key=key, since_us=event.recorded_us)
-        return Step({key: fold_config(row, event)})
+        return Step(fold_configs(rows, event))
 
 
 @dataclass(frozen=True)
@@ -182,16 +180,9 @@ class DaemonFold:
     settings: RunSettings
     name: ClassVar[str] = "DaemonFold"
     row: ClassVar[type[DaemonRow]] = DaemonRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        payload for payload in CATALOGUE if issubclass(payload, (DaemonFact, *get_args(Trouble)))
-    )
+    reads: ClassVar[frozenset[type[Payload]]] = DAEMONS_READ
     emits: ClassVar[frozenset[type[Payload]]] = frozenset()
 
     def step(self, rows: Mapping[str, DaemonRow], event: Event[Any]) -> Step[DaemonRow]:
         """Fold one event about a daemon."""
-        data = event.data
-        if isinstance(data, DaemonFact):
-            name = f"{data.daemon}@{data.node}"
-            return Step({name: fold_daemon(rows.get(name), event)})
-        known = rows.get(data.worker)
-        return Step({data.worker: fold_trouble(known, data)} if known else {})
+        return Step(fold_daemons(rows, event))

@@ -13,7 +13,7 @@ from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from msgspec import DecodeError, field
 from pydantic import ValidationError
@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from app.bus.ports import Present
 from app.config import ForeignSettings, RunSettings
 from app.core import BROKER, MeanOutcome, ModelHash, Rate
+from app.core.clock import SECOND_US
 from app.events import (
     BY_TYPE,
     DaemonFact,
@@ -42,7 +43,7 @@ from app.events import (
 from app.events.envelope import EPOCH
 from app.events.rows import Row
 from app.journal import JournalReader, history
-from app.status.configs import CHANGED_BY, ConfigRow, Progress, fold_config
+from app.status.configs import CHANGED_BY, ConfigRow, Progress, fold_configs
 from app.status.summary import one_line, short
 
 State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
@@ -60,7 +61,6 @@ class ProcessEnd:
 
 
 Trouble = NodeDegraded | NodeRecovered | NodeQuarantined | NodeReleased
-MICROSECONDS = 1_000_000
 MOST_SHOWN = 240  # characters of an error in a status
 MANY_FAILURES = 3
 """Failures in a row after which a configuration's status names them."""
@@ -149,13 +149,26 @@ def fold_trouble(row: DaemonRow, data: Trouble) -> DaemonRow:
     return after if after.degraded or after.quarantined else after.replace(error=None)
 
 
+def fold_daemons(rows: Mapping[str, DaemonRow], event: Event[Any]) -> dict[str, DaemonRow]:
+    """Return the row that an event of ``DAEMONS_READ`` changes, by ``daemon@node``."""
+    data = event.data
+    if isinstance(data, DaemonFact):
+        name = f"{data.daemon}@{data.node}"
+        return {name: fold_daemon(rows.get(name), event)}
+    row = rows.get(data.worker)
+    return {data.worker: fold_trouble(row, data)} if row else {}
+
+
+DAEMONS_READ: frozenset[type[Payload]] = frozenset(
+    payload for payload in BY_TYPE.values() if issubclass(payload, DaemonFact | Trouble)
+)
+"""Payload types that the rows of daemons are folded from."""
+
 READS: frozenset[type[Payload]] = frozenset(
-    payload
-    for payload in BY_TYPE.values()
-    if payload in CHANGED_BY
-    or payload.kind is Kind.DECISION
-    or issubclass(payload, (DaemonFact, *get_args(Trouble)))
-    or payload is RunConfigured
+    {RunConfigured}
+    | DAEMONS_READ
+    | CHANGED_BY.keys()
+    | {payload for payload in BY_TYPE.values() if payload.kind is Kind.DECISION}
 )
 """Payload types that a status is folded from."""
 
@@ -265,15 +278,10 @@ class Board(Row, frozen=False):  # type: ignore[misc]
             self.position, self.event_id = event.sequence, event.id
             if isinstance(event.data, RunConfigured):
                 self._configure(event)
-            elif isinstance(event.data, DaemonFact):
-                name = f"{event.data.daemon}@{event.data.node}"
-                self.daemons[name] = fold_daemon(self.daemons.get(name), event)
-            elif isinstance(event.data, Trouble):
-                if known := self.daemons.get(event.data.worker):
-                    self.daemons[event.data.worker] = fold_trouble(known, event.data)
+            elif isinstance(event.data, DaemonFact | Trouble):
+                self.daemons |= fold_daemons(self.daemons, event)
             elif event.subject:
-                row = self.configs.get(event.subject) or ConfigRow(key=event.subject, since_us=event.recorded_us)
-                self.configs[event.subject] = fold_config(row, event)
+                self.configs |= fold_configs(self.configs, event)
 
     def _configure(self, event: Event[RunConfigured]) -> None:
         """Fold the run's settings; foreign ones are skipped, as in every fold."""
@@ -290,7 +298,7 @@ class Board(Row, frozen=False):  # type: ignore[misc]
             presence: what the broker knows of living daemons; ``None`` if it cannot be asked.
             running: whether the run is running, because the journal alone can't show a crash.
         """
-        now_us = _microseconds(now)
+        now_us = microseconds(now)
         played = self.configs if self.settings is None else [config.key for config in self.settings.configs]
         daemons = tuple(_daemon(row, now_us, presence, running=running) for row in self._present())
         live = {one.node for one in daemons if one.daemon == "distribution" and one.state in ("started", "ready")}
@@ -308,7 +316,7 @@ class Board(Row, frozen=False):  # type: ignore[misc]
         The broker cannot record its own failure.
         """
         for name, row in self.daemons.items():
-            if row.daemon == ended.daemon and row.heard_us < _microseconds(ended.time):
+            if row.daemon == ended.daemon and row.heard_us < microseconds(ended.time):
                 self.daemons[name] = row.replace(state="failed", error=ended.reason)
 
     def _present(self) -> list[DaemonRow]:
@@ -390,12 +398,13 @@ def _shared(row: Row, shown: type[Row]) -> dict[str, Any]:
     return {name: getattr(row, name) for name in row.__struct_fields__ if name in shown.__struct_fields__}
 
 
-def _microseconds(time: datetime) -> int:
-    return round((time - EPOCH).total_seconds() * MICROSECONDS)
+def microseconds(time: datetime) -> int:
+    """Return a time as microseconds since 1970."""
+    return round((time - EPOCH).total_seconds() * SECOND_US)
 
 
 def _age(then_us: int, now_us: int) -> float:
-    return max(0, now_us - then_us) / MICROSECONDS
+    return max(0, now_us - then_us) / SECOND_US
 
 
 def on_one_line(error: str) -> str:

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
+from app.core.clock import SECOND_US
 from app.events import CheckpointAdded, EvaluationCompleted, Event, Payload, TrainingCompleted
 
 if TYPE_CHECKING:  # because every command imports this module
     from numpy.typing import NDArray
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-MICROSECONDS = 1_000_000
 
 
 class Point(NamedTuple):
@@ -150,7 +149,7 @@ class TensorBoardCurves(Curves):
         """Write an event's points."""
         for tag, value, step in points(event.data):
             board = self._boards.setdefault(event.subject, TensorBoardFile(self._folder / event.subject))
-            board.scalar(tag, value, step, event.recorded_us / MICROSECONDS)
+            board.scalar(tag, value, step, event.recorded_us / SECOND_US)
 
     def flush(self) -> None:
         """Write the points to the files."""
