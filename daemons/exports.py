@@ -23,6 +23,7 @@ from app.journal.database import StorageError
 from app.journal.history import open_dead_letters
 from app.status.metrics import Exposition, Storage, View
 from app.status.monitored import ConfigFold, DaemonFold, EventCounts
+from app.status.status import ask_presence
 from app.telemetry.spans import SpanReceiver, otlp_exporter
 from daemons.clock import SystemClock
 from daemons.metrics_server import answering
@@ -112,7 +113,7 @@ class Exports:
             presence = None
             with suppress(BrokerUnavailable, TimeoutError):
                 async with asyncio.timeout(ASK_SECONDS):
-                    presence = {f"{one.daemon}@{one.node}": one for one in await bus.present()}
+                    presence = await ask_presence(bus)
             if self._view:
                 self._view = replace(self._view, presence=presence)
             await asyncio.sleep(self._deployment.heartbeat_seconds)

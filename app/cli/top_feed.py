@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from app.api.following import JournalWatch
 from app.api.runs import Place, open_journal
 from app.api.selection import Selection, before_last
-from app.cli.up import JournalWatch
 from app.core import ConfigKey
 from app.events import Event
 from app.journal import history

@@ -54,7 +54,7 @@ from app.journal.history import open_dead_letters, voided_events
 from app.journal.outbox import MAX_BYTES as OUTBOX_BYTES
 from app.language.packages import require_packages
 from app.language.text_server import TextServer
-from app.status.status import Board, Presence, ProcessEnd
+from app.status.status import Board, Presence, ProcessEnd, ask_presence
 from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, open_store
 from app.telemetry import last_records
 from daemons.bootstrap import check_controllers
@@ -165,7 +165,7 @@ def _ask(place: Place, loaded: Loaded, *, board: bool) -> _Answers:
 
 async def _answers(place: Place, *, board: bool) -> tuple[Presence, Board | None, tuple[Event[Any], ...]]:
     async with connected(place, ASK_SECONDS, producer="doctor") as bus:
-        presence = {f"{one.daemon}@{one.node}": one for one in await bus.present()}
+        presence = await ask_presence(bus)
         found: Board | None = None
         if board:
             with suppress(TimeoutError):

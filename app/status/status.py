@@ -18,7 +18,7 @@ from typing import Any, Literal
 from msgspec import DecodeError, field
 from pydantic import ValidationError
 
-from app.bus.ports import Present
+from app.bus.ports import Bus, Present
 from app.config import ForeignSettings, RunSettings
 from app.core import BROKER, MeanOutcome, ModelHash, Rate
 from app.core.clock import SECOND_US
@@ -49,6 +49,11 @@ from app.status.summary import one_line, short
 State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
 Presence = Mapping[str, Present]
 """Living and lost daemons, by ``daemon@node``, as the broker knows them."""
+
+
+async def ask_presence(bus: Bus) -> Presence:
+    """Ask the broker for its table of daemons. Raises ``BrokerUnavailable`` or ``KeyRefused``."""
+    return {f"{present.daemon}@{present.node}": present for present in await bus.present()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +96,18 @@ class DaemonRow(Row, frozen=True):
     degraded: bool = False
     quarantined: bool = False
 
-    def state_in(self, presence: Presence | None, *, running: bool) -> State:
+    def state_in(self, presence: Presence | None, *, running: bool, broker_is_silent: bool = False) -> State:
         """Return the daemon's state.
 
-        ``silent``: the broker lost the daemon. ``gone``: the run ended without the daemon's stop.
+        ``silent``: the broker lost the daemon, or does not answer itself. ``gone``: the run ended without the daemon's
+        stop.
         """
         if self.state not in ("started", "ready"):
             return self.state
         if not running:
             return "gone"
+        if broker_is_silent and self.daemon == BROKER:
+            return "silent"
         if presence is not None and self.daemon != BROKER:
             present = presence.get(f"{self.daemon}@{self.node}")
             if present is None or present.lost:
@@ -290,17 +298,23 @@ class Board(Row, frozen=False):  # type: ignore[misc]
             for config in self.settings.configs:
                 self.configs.setdefault(config.key, ConfigRow(key=config.key, since_us=event.recorded_us))
 
-    def status(self, now: datetime, presence: Presence | None, *, running: bool) -> Status:
+    def status(
+        self, now: datetime, presence: Presence | None, *, running: bool, broker_is_silent: bool = False
+    ) -> Status:
         """Return the status of the run's current configurations and of its daemons.
 
         Args:
             now: the time of day.
             presence: what the broker knows of living daemons; ``None`` if it cannot be asked.
             running: whether the run is running, because the journal alone can't show a crash.
+            broker_is_silent: whether the broker listens and does not answer.
         """
         now_us = microseconds(now)
         played = self.configs if self.settings is None else [config.key for config in self.settings.configs]
-        daemons = tuple(_daemon(row, now_us, presence, running=running) for row in self._present())
+        daemons = tuple(
+            _daemon(row, row.state_in(presence, running=running, broker_is_silent=broker_is_silent), now_us, presence)
+            for row in self._present()
+        )
         live = {one.node for one in daemons if one.daemon == "distribution" and one.state in ("started", "ready")}
         return Status(
             time=now,
@@ -382,8 +396,8 @@ def _config(row: ConfigRow, now_us: int, settings: RunSettings | None, live: Col
     )
 
 
-def _daemon(row: DaemonRow, now_us: int, presence: Presence | None, *, running: bool) -> DaemonStatus:
-    shown = _shared(row, DaemonStatus) | {"state": row.state_in(presence, running=running)}
+def _daemon(row: DaemonRow, state: State, now_us: int, presence: Presence | None) -> DaemonStatus:
+    shown = _shared(row, DaemonStatus) | {"state": state}
     heard_seconds_ago, sign = _age(row.heard_us, now_us), None
     if presence is not None and row.daemon == BROKER:
         heard_seconds_ago = 0.0  # because it has just answered

@@ -45,6 +45,7 @@ def summary_of(feed: Feed) -> dict[str, Any]:
         "capacity": sum(daemon.capacity for daemon in status.daemons),
         "waiting": [config for config in status.configs if config.waiting_for],
         "notable": list(feed.model.notable),
+        "broker_trouble": feed.broker.trouble,
     }
 
 
