@@ -1,6 +1,5 @@
 """Read what ``flyball top`` shows from a run's files."""
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,11 +11,11 @@ from app.api.following import JournalWatch
 from app.api.runs import Place, open_journal
 from app.api.selection import Selection, before_last
 from app.core import ConfigKey
+from app.dashboard.logs import LogLine
 from app.events import Event
-from app.journal import history
-from app.journal.history import voided_events
-from app.status.state import STATE_READS, Field, state_fields
+from app.status.state import Field, state_fields
 from app.status.summary import one_line
+from app.telemetry import records_in
 
 FIRST_EVENTS, MOST_EVENTS = 200, 500
 """Events that are shown at first, and most events read at once."""
@@ -27,18 +26,8 @@ LOG_BYTES = 32 << 10
 At first, these are the end of the file.
 """
 
-SHOWN_ATTRIBUTES = ("config_key", "child", "reason", "error", "remedy", "event_id")
+SHOWN_ATTRIBUTES = ("config_key", "child", "reason", "error", "remedy")
 """Attributes of a log's line that are shown after its text."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """One line of a daemon's log; ``time`` in ISO 8601, UTC."""
-
-    time: str
-    level: str
-    daemon: str
-    text: str
 
 
 class EventFeed:
@@ -91,17 +80,13 @@ class LogFeed:
             text = file.read(LOG_BYTES)
             whole = text.rfind(b"\n") + 1  # the last line may be incomplete
             self.read[path] = start + whole
-            for line in text[:whole].splitlines():
-                with suppress(ValueError, KeyError, TypeError):  # the first line may be cut
-                    yield _line(json.loads(line))
+            yield from (LogLine.of(record, path.stem) for record in records_in(text[:whole]))
 
 
-def _line(record: Any) -> LogLine:
-    attributes = dict(record["attributes"])
-    daemon = str(attributes.pop("daemon"))
-    told = (str(attributes[name]) for name in SHOWN_ATTRIBUTES if attributes.get(name))
-    body = one_line(" ".join((str(record["body"]), *told)))
-    return LogLine(str(record["timestamp"]), str(record["severity_text"]), daemon, body)
+def log_text(line: LogLine) -> str:
+    """Return what a line of a log says, without control characters."""
+    shown = (str(line.attributes[name]) for name in SHOWN_ATTRIBUTES if line.attributes.get(name))
+    return one_line(" ".join((line.text, *shown, line.event_id)))
 
 
 def read_state(place: Place, key: str) -> dict[str, Field]:
@@ -110,8 +95,7 @@ def read_state(place: Place, key: str) -> dict[str, Field]:
     Folds the whole journal.
     """
     with open_journal(place) as reader:
-        events = history(reader, types=STATE_READS, on_dead=lambda _: None)
-        return state_fields(events, ConfigKey(key), frozenset(voided_events(reader)))
+        return state_fields(reader, ConfigKey(key), lambda _: None)
 
 
 class Feed:

@@ -18,8 +18,9 @@ from app.api.following import BrokerWatch
 from app.api.runs import Place
 from app.api.selection import Selection, select
 from app.cli.state import COLUMNS, field_rows
-from app.cli.top_feed import Feed, LogLine, read_state
+from app.cli.top_feed import Feed, log_text, read_state
 from app.core import FlyballError
+from app.dashboard.logs import LogLine
 from app.events import Event
 from app.status.status import ConfigStatus, Status
 from app.status.summary import event_text, show_clock
@@ -173,7 +174,7 @@ class Top(App[None]):
         table = self._table("log_table")
         follow = table.cursor_row >= table.row_count - 1
         for line in lines:
-            table.add_row(f"{line.time[CLOCK]}Z", line.daemon, Text(line.text, LEVELS.get(line.level, "default")))
+            table.add_row(f"{line.time[CLOCK]}Z", line.daemon, Text(log_text(line), LEVELS.get(line.level, "default")))
         self._trim(table)
         if lines and follow:
             table.move_cursor(row=table.row_count - 1)

@@ -175,12 +175,17 @@ def last_records(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_BYTES))
-            lines = file.read().splitlines()
+            text = file.read()
     except OSError:
         return
-    for line in lines:
-        with suppress(ValueError):  # the first line may be cut
-            record = json.loads(line)
+    yield from records_in(text)
+
+
+def records_in(text: bytes) -> Iterator[dict[str, Any]]:
+    """Iterate over the records in a part of a log; a line that is cut is skipped."""
+    for line in text.splitlines():
+        with suppress(ValueError):
+            record = json.loads(line.decode(errors="replace"))
             if isinstance(record, dict):
                 yield record
 
