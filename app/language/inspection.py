@@ -20,6 +20,7 @@ from math import prod
 
 import numpy as np
 
+from app.config import GameConfig
 from app.core import ShardKey
 from app.engine import JsonObject, Report
 from app.language.base_model import Vocabulary, vocabulary_of
@@ -27,17 +28,17 @@ from app.language.text_game import IllegalAnswer
 from app.language.text_games import open_text_table
 from app.language.token_shard import TokenShard, get_token_shard
 from app.play.inspection import (
-    CERTAIN,
-    COMPARED,
     ENOUGH_DIVERSITY,
     ENOUGH_ORIGINALITY,
     FLOOR,
-    ForeignShard,
     InspectionSpec,
-    RepeatedShard,
-    repetition_evidence,
+    check_delivered_once,
+    check_origin,
+    check_repetition,
+    opened_store,
+    sample_of,
 )
-from app.store import BlobStore, DamagedBlob, MissingBlob, game_seed, open_store
+from app.store import BlobStore, game_seed
 
 SCORED = ("legality", "parsing", "diversity", "originality", "completion")
 
@@ -47,30 +48,20 @@ def inspect(spec: JsonObject, report: Report) -> JsonObject:
 
     Raises ``MissingBlob``, ``DamagedBlob`` for a changed bit, ``ForeignShard`` or ``RepeatedShard``.
     """
-    wanted = InspectionSpec.model_validate(spec)
-    store = open_store(wanted.store)
-    for spent in wanted.discard:
-        store.delete(spent)
-    if wanted.shard in wanted.earlier:
-        raise RepeatedShard(
-            f"Shard {wanted.shard} was delivered before, for another request.",
-            hint="Find out why a worker answered two requests with one shard, or who published it again.",
-        )
-    shard = get_token_shard(store, wanted.shard)
-    rules = open_text_table(wanted.config, 0).spec.rules_version
-    found = shard.meta.config_key, shard.meta.rules_version, shard.meta.model
-    if found != (wanted.config.key, rules, wanted.model):
-        raise ForeignShard(
-            f"Shard {wanted.shard} is of {found}, not of {(wanted.config.key, rules, wanted.model)}.",
-            hint="Leave it out, and play fresh games under the rules installed here.",
-        )
-    _check_repetition(store, shard, wanted.earlier[-COMPARED:])
+    settings = InspectionSpec.model_validate(spec)
+    store = opened_store(settings)
+    check_delivered_once(settings)
+    shard = get_token_shard(store, settings.shard)
+    check_origin(settings, shard.meta, open_text_table(settings.config, 0).spec.rules_version)
+    tokens = np.add.reduceat(shard.log_prob, shard.offsets[:-1])
+    log_probs = np.bincount(shard.game, weights=tokens, minlength=shard.games).astype(np.float64)
+    check_repetition(store, settings, _games(shard), log_probs, _games_of)
     report({"rows": shard.rows, "games": shard.games})
     components = components_of(shard)
     score = prod(components[name] for name in SCORED) ** (1 / len(SCORED))
-    sample = np.random.default_rng(wanted.seed).permutation(shard.games)[: wanted.sample_games]
-    vocabulary = vocabulary_of(store, wanted.config.language.base, shard.meta.base)
-    failures = [text for game in np.sort(sample).tolist() for text in _differences(wanted, shard, game, vocabulary)]
+    sample = sample_of(settings, shard.games)
+    vocabulary = vocabulary_of(store, settings.config.language.base, shard.meta.base)
+    failures = [text for game in sample for text in _differences(settings.config, shard, game, vocabulary)]
     return {
         "score": score,
         "components": components,
@@ -89,7 +80,7 @@ def components_of(shard: TokenShard) -> dict[str, float]:
         prompts.append(shard.ids[begin:middle].tobytes())
         answers.append(shard.ids[middle:end].tolist())
     pairs = [a == b for answer in answers for a, b in pairwise(answer)]
-    games = [_history(shard, game) for game in range(shard.games)]
+    games = _games(shard)
     return {
         "legality": float(shard.legal.mean()),
         "parsing": float(shard.parsed.mean()),
@@ -101,28 +92,12 @@ def components_of(shard: TokenShard) -> dict[str, float]:
     }
 
 
-def _check_repetition(store: BlobStore, shard: TokenShard, earlier: tuple[ShardKey, ...]) -> None:
-    """Raise ``RepeatedShard`` if a shard is a copy of earlier shards.
+def _games_of(store: BlobStore, key: ShardKey) -> list[bytes]:
+    return _games(get_token_shard(store, key))
 
-    Missing and damaged earlier shards are skipped.
-    """
-    before = []
-    for key in earlier:
-        try:
-            other = get_token_shard(store, key)
-        except (MissingBlob, DamagedBlob):
-            continue
-        before.append([_history(other, game) for game in range(other.games)])
-    games = [_history(shard, game) for game in range(shard.games)]
-    tokens = np.add.reduceat(shard.log_prob, shard.offsets[:-1])
-    log_probs = np.bincount(shard.game, weights=tokens, minlength=shard.games).astype(np.float64)
-    evidence = repetition_evidence(games, log_probs, before)
-    if evidence >= CERTAIN:
-        raise RepeatedShard(
-            "The games are those of earlier shards, too many to be chance "
-            f"(evidence {evidence:.0f} nats, {CERTAIN:.0f} is certain).",
-            hint="Find out why a worker plays the same games again: do its requests have the same seed?",
-        )
+
+def _games(shard: TokenShard) -> list[bytes]:
+    return [_history(shard, game) for game in range(shard.games)]
 
 
 def _history(shard: TokenShard, game: int) -> bytes:
@@ -130,12 +105,12 @@ def _history(shard: TokenShard, game: int) -> bytes:
     return "\0".join(f"{seat}{text}" for seat, text in shard.answers_said(game)).encode()
 
 
-def _differences(wanted: InspectionSpec, shard: TokenShard, game: int, vocabulary: Vocabulary) -> Iterator[str]:
+def _differences(config: GameConfig, shard: TokenShard, game: int, vocabulary: Vocabulary) -> Iterator[str]:
     """Yield the differences between a recorded game and its replay.
 
     The replay uses the game's seed and its answers.
     """
-    table = open_text_table(wanted.config, 1)
+    table = open_text_table(config, 1)
     table.reset([0], [game_seed(shard.meta.seed, int(shard.start[game]))], [0])
     prompts = {
         (

@@ -37,7 +37,8 @@ which an arithmetic mean would hide:
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from math import log, prod
 
@@ -51,7 +52,7 @@ from app.core.legal import legal_counts
 from app.engine import JsonObject, Report
 from app.games import Checker, GameRecord, checker_for, open_table
 from app.play.match_statistics import seat_wins
-from app.store import BlobStore, DamagedBlob, MissingBlob, Shard, game_seed, get_shard, open_store
+from app.store import BlobStore, DamagedBlob, MissingBlob, Shard, ShardMeta, game_seed, get_shard, open_store
 
 Games = Sequence[bytes]  # a shard's games in order, each as the bytes of its history
 
@@ -128,10 +129,7 @@ def inspect(spec: JsonObject, report: Report) -> JsonObject:
     ``ForeignShard`` or ``RepeatedShard``.
     """
     settings = InspectionSpec.model_validate(spec)
-    store = open_store(settings.store)
-    for spent in settings.discard:
-        store.delete(spent)
-    return inspect_in(store, settings, report).model_dump(mode="json")
+    return inspect_in(opened_store(settings), settings, report).model_dump(mode="json")
 
 
 def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> InspectionResult:
@@ -139,56 +137,82 @@ def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> Inspec
 
     The store named in the spec is not opened.
     """
-    if spec.shard in spec.earlier:
-        raise RepeatedShard(
-            f"Shard {spec.shard} was delivered before, for another request.",
-            hint="Find out why a worker answered two requests with one shard, or who published it again.",
-        )
+    check_delivered_once(spec)
     shard = get_shard(store, spec.shard)
-    rules = open_table(spec.config, 1).spec.rules_version
-    claimed = shard.meta.config_key, shard.meta.rules_version, shard.meta.model
-    expected = spec.config.key, rules, spec.model
-    if claimed != expected:
-        found, wanted = (f"{key} under {version} by {model[:8]}" for key, version, model in (claimed, expected))
-        raise ForeignShard(
-            f"Shard {spec.shard} is of {found}, not of {wanted}.",
-            hint="Leave it out, and play fresh games under the rules installed here.",
-        )
-    _check_repetition(store, shard, spec.earlier[-COMPARED:])
+    check_origin(spec, shard.meta, open_table(spec.config, 1).spec.rules_version)
+    log_probs = np.bincount(shard.game, weights=shard.log_prob, minlength=shard.games).astype(np.float64)
+    check_repetition(store, spec, _games(shard), log_probs, _games_of)
     counted = shard_statistics(shard)
     report({"rows": counted.rows, "games": counted.games})
     checker = checker_for(spec.config)
-    sample = np.random.default_rng(spec.seed).permutation(shard.games)[: spec.sample_games]
+    sample = sample_of(spec, shard.games)
     return InspectionResult(
         **dict(quality_score(counted)),
         statistics=counted,
         against=checker.against,
         checked=len(sample),
-        failures=tuple(_differences(shard, checker, np.sort(sample))),
+        failures=tuple(_differences(shard, checker, sample)),
     )
 
 
-def _check_repetition(store: BlobStore, shard: Shard, earlier: Sequence[ShardKey]) -> None:
-    """Raise ``RepeatedShard`` for a copy of earlier shards.
+def opened_store(spec: InspectionSpec) -> BlobStore:
+    """Open the store, and delete the spent shards."""
+    store = open_store(spec.store)
+    for spent in spec.discard:
+        store.delete(spent)
+    return store
 
-    Missing and damaged earlier shards are skipped.
+
+def check_delivered_once(spec: InspectionSpec) -> None:
+    """Raise ``RepeatedShard`` if the shard is one of the earlier shards itself."""
+    if spec.shard in spec.earlier:
+        raise RepeatedShard(
+            f"Shard {spec.shard} was delivered before, for another request.",
+            hint="Find out why a worker answered two requests with one shard, or who published it again.",
+        )
+
+
+def check_origin(spec: InspectionSpec, meta: ShardMeta, rules: str) -> None:
+    """Raise ``ForeignShard`` if configuration, rules or model are not those of the request."""
+    claimed, expected = (meta.config_key, meta.rules_version, meta.model), (spec.config.key, rules, spec.model)
+    if claimed != expected:
+        claim, request = (f"{key} under {version} by {model[:8]}" for key, version, model in (claimed, expected))
+        raise ForeignShard(
+            f"Shard {spec.shard} is of {claim}, not of {request}.",
+            hint="Leave it out, and play fresh games under the rules installed here.",
+        )
+
+
+def check_repetition(
+    store: BlobStore,
+    spec: InspectionSpec,
+    games: Games,
+    log_probs: NDArray[np.float64],
+    games_of: Callable[[BlobStore, ShardKey], Games],
+) -> None:
+    """Raise ``RepeatedShard`` if games are a copy of earlier shards' games.
+
+    ``log_probs`` as in ``repetition_evidence``; ``games_of`` reads the games of an earlier shard. Missing and damaged
+    earlier shards are skipped.
     """
-    before = []
-    for key in earlier:
-        try:
-            before.append(_games_of(store, key))
-        except (MissingBlob, DamagedBlob):
-            continue
-    games = _games(shard)
-    log_probs = np.bincount(shard.game, weights=shard.log_prob, minlength=shard.games).astype(np.float64)
+    before = list[Games]()
+    for key in spec.earlier[-COMPARED:]:
+        with suppress(MissingBlob, DamagedBlob):
+            before.append(games_of(store, key))
     evidence = repetition_evidence(games, log_probs, before)
     if evidence >= CERTAIN:
-        known = {game for other in before for game in other}
+        repeated = {game for earlier in before for game in earlier}
         raise RepeatedShard(
-            f"{sum(game in known for game in games)} of {len(games)} games are those of earlier shards, too many to be "
-            f"chance (evidence {evidence:.0f} nats, {CERTAIN:.0f} is certain).",
+            f"{sum(game in repeated for game in games)} of {len(games)} games are those of earlier shards, too many to "
+            f"be chance (evidence {evidence:.0f} nats, {CERTAIN:.0f} is certain).",
             hint="Find out why a worker plays the same games again: do its requests have the same seed?",
         )
+
+
+def sample_of(spec: InspectionSpec, games: int) -> list[int]:
+    """Return the games that are played again, drawn from a shard of so many games."""
+    drawn: list[int] = np.random.default_rng(spec.seed).permutation(games)[: spec.sample_games].tolist()
+    return sorted(drawn)
 
 
 def repetition_evidence(games: Games, log_probs: NDArray[np.float64], earlier: Sequence[Games]) -> float:
@@ -197,10 +221,10 @@ def repetition_evidence(games: Games, log_probs: NDArray[np.float64], earlier: S
     ``log_probs`` [G] are the games' log-probabilities under the policy that played them, nats. Without earlier games
     the evidence is 0.
     """
-    known = Counter(game for shard in earlier for game in shard)
-    if not known:
+    counts = Counter(game for shard in earlier for game in shard)
+    if not counts:
         return 0.0
-    total = known.total()
+    total = counts.total()
 
     def evidence(copied: Sequence[float]) -> float:
         """Return the log-likelihood ratio of one kind of copying.
@@ -211,9 +235,9 @@ def repetition_evidence(games: Games, log_probs: NDArray[np.float64], earlier: S
             surplus = np.log(np.array(copied, dtype=np.float64)) - log_probs
         return float((np.logaddexp(0.0, surplus) - log(2)).sum())
 
-    bag = evidence([known[game] / total for game in games])
-    places = [[*shard, *[b""] * len(games)] for shard in earlier]
-    in_place = [evidence([game == there for game, there in zip(games, place, strict=False)]) for place in places]
+    bag = evidence([counts[game] / total for game in games])
+    padded = [[*shard, *[b""] * len(games)] for shard in earlier]
+    in_place = [evidence([game == other for game, other in zip(games, shard, strict=False)]) for shard in padded]
     weights = [log(1 / 2)] + [log(1 / 2 / len(earlier))] * len(earlier)
     return float(np.logaddexp.reduce(np.add(weights, [bag, *in_place])))
 
@@ -318,11 +342,11 @@ def game_record(shard: Shard, game: int) -> GameRecord:
     )
 
 
-def _differences(shard: Shard, checker: Checker, games: NDArray[np.int64]) -> Iterator[str]:
-    for game in games.tolist():
-        found = [*checker.failures(game_record(shard, game)), *_rewards(shard, game)]
-        if found:
-            yield f"game {game}: {found[0]}"
+def _differences(shard: Shard, checker: Checker, games: Iterable[int]) -> Iterator[str]:
+    for game in games:
+        failures = [*checker.failures(game_record(shard, game)), *_rewards(shard, game)]
+        if failures:
+            yield f"game {game}: {failures[0]}"
 
 
 def _rewards(shard: Shard, game: int) -> Iterator[str]:
