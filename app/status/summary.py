@@ -182,9 +182,8 @@ def _evaluation(data: EvaluationCompleted) -> str:
     results = ", ".join(f"{_points(result)} v. {result.opponent}" for result in data.results)
     undecided = f", {data.undecided_games} games without a decision" if data.undecided_games else ""
     alike = ", no difference can be shown: all games end alike" if are_alike(data) else ""
-    return (
-        f"step {data.step}: {short(data.model)} {show_elo(data.elo, data.elo_stderr)} Elo, {results}{undecided}{alike}"
-    )
+    elo = show_elo(data.elo, data.elo_stderr)
+    return f"{data.purpose}, step {data.step}: {short(data.model)} {elo} Elo, {results}{undecided}{alike}"
 
 
 def _points(match: MatchResult) -> str:
