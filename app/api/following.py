@@ -40,10 +40,7 @@ def is_shown(data: Payload) -> bool:
 
 
 class JournalWatch:
-    """Feeds a board from the journal in parts.
-
-    The watch starts where the board was last saved.
-    """
+    """Feeds a board from the journal in parts. The watch starts where the board was last saved."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -56,10 +53,7 @@ class JournalWatch:
         self.trouble = ""  # the last read error that was shown to the operator
 
     def news(self) -> list[Event[Any]]:
-        """Read the next part; return its interesting new events.
-
-        Raises ``FlyballError`` for damage.
-        """
+        """Read the next part; return its interesting new events. Raises ``FlyballError`` for damage."""
         try:
             reader = SqliteJournalReader(self._folder.journal)
         except NotAJournal:

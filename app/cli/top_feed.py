@@ -21,10 +21,7 @@ FIRST_EVENTS, MOST_EVENTS = 200, 500
 """Events that are shown at first, and most events read at once."""
 
 LOG_BYTES = 32 << 10
-"""Most bytes that are read at once from a log file.
-
-At first, these are the end of the file.
-"""
+"""Most bytes that are read at once from a log file. At first, these are the end of the file."""
 
 SHOWN_ATTRIBUTES = ("config_key", "child", "reason", "error", "remedy")
 """Attributes of a log's line that are shown after its text."""
@@ -38,10 +35,7 @@ class EventFeed:
         self._position: int | None = None
 
     def news(self) -> list[Event[Any]]:
-        """Return the events since the last call.
-
-        The first call returns the latest events.
-        """
+        """Return the events since the last call. The first call returns the latest events."""
         with open_journal(self._place) as reader:
             if self._position is None:
                 self._position = before_last(reader, FIRST_EVENTS, self._selection, reader.head)
@@ -64,10 +58,7 @@ class LogFeed:
     read: dict[Path, int] = field(default_factory=dict)
 
     def news(self) -> list[LogLine]:
-        """Return the lines since the last call, in order of time.
-
-        The first call returns the ends of the files.
-        """
+        """Return the lines since the last call, in order of time. The first call returns the ends of the files."""
         lines = [line for path in sorted(self.folder.glob("*.jsonl")) for line in self._lines(path)]
         return sorted(lines, key=lambda line: line.time)
 
@@ -90,19 +81,13 @@ def log_text(line: LogLine) -> str:
 
 
 def read_state(place: Place, key: str) -> dict[str, Field]:
-    """Return a configuration's state, each field with the event that set it.
-
-    Folds the whole journal.
-    """
+    """Return a configuration's state, each field with the event that set it. Folds the whole journal."""
     with open_journal(place) as reader:
         return state_fields(reader, ConfigKey(key), lambda _: None)
 
 
 class Feed:
-    """Everything that changes on the screen.
-
-    The methods block, so they run in a thread.
-    """
+    """Everything that changes on the screen. The methods block, so they run in a thread."""
 
     def __init__(self, place: Place, selection: Selection) -> None:
         self._place = place

@@ -1,7 +1,4 @@
-"""The feed: reads the journal part by part into one model.
-
-The model serves all pages and all clients.
-"""
+"""The feed: reads the journal part by part into one model. The model serves all pages and all clients."""
 
 import asyncio
 import threading
@@ -21,10 +18,7 @@ from app.status.status import Status
 
 LOOK_SECONDS = 0.5
 AT_ONCE = 500
-"""Most events folded under one lock.
-
-With more, a page would wait for longer than tens of milliseconds.
-"""
+"""Most events folded under one lock. With more, a page would wait for longer than tens of milliseconds."""
 
 PRESENCE_SECONDS = 2.0
 
@@ -134,9 +128,6 @@ class Feed:
                     await self._news.wait()
 
     def close(self) -> None:
-        """End all streams, so that the server can stop.
-
-        A signal handler may call this.
-        """
+        """End all streams, so that the server can stop. A signal handler may call this."""
         self.closing = True
         self._announce()

@@ -50,10 +50,7 @@ class LogLine:
 
     @property
     def key(self) -> str:
-        """The name of the line in a page.
-
-        It keeps the line's details open while the page is refreshed.
-        """
+        """The name of the line in a page. It keeps the line's details open while the page is refreshed."""
         return f"line-{crc32(f'{self.time} {self.daemon} {self.text} {self.event_id}'.encode(errors='replace')):08x}"
 
 

@@ -21,10 +21,7 @@ from app.dashboard.recorded import events_at
 from app.events import Event
 
 PING_SECONDS = 15.0
-"""Time without news after which a comment is sent.
-
-Otherwise proxies would close the connection.
-"""
+"""Time without news after which a comment is sent. Otherwise proxies would close the connection."""
 
 LEAST_SECONDS = 0.5
 """Time between two messages to a client."""

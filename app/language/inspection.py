@@ -106,10 +106,7 @@ def _history(shard: TokenShard, game: int) -> bytes:
 
 
 def _differences(config: GameConfig, shard: TokenShard, game: int, vocabulary: Vocabulary) -> Iterator[str]:
-    """Yield the differences between a recorded game and its replay.
-
-    The replay uses the game's seed and its answers.
-    """
+    """Yield the differences between a recorded game and its replay. The replay uses the game's seed and its answers."""
     table = open_text_table(config, 1)
     table.reset([0], [game_seed(shard.meta.seed, int(shard.start[game]))], [0])
     prompts = {

@@ -111,10 +111,7 @@ class QualityScore(Settings):
 
 
 class InspectionResult(QualityScore):
-    """Result of an inspection.
-
-    A shard with failures must not be trained on, whatever its score.
-    """
+    """Result of an inspection. A shard with failures must not be trained on, whatever its score."""
 
     statistics: ShardStatistics
     checked: int = Field(description="games played again")
@@ -133,10 +130,7 @@ def inspect(spec: JsonObject, report: Report) -> JsonObject:
 
 
 def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> InspectionResult:
-    """Inspect a shard of ``store``. Raises as ``inspect``.
-
-    The store named in the spec is not opened.
-    """
+    """Inspect a shard of ``store``. Raises as ``inspect``. The store named in the spec is not opened."""
     check_delivered_once(spec)
     shard = get_shard(store, spec.shard)
     check_origin(spec, shard.meta, open_table(spec.config, 1).spec.rules_version)
@@ -285,10 +279,7 @@ def _reachable(shard: Shard, freedom: NDArray[np.float64]) -> tuple[float, float
 
 
 def quality_score(counted: ShardStatistics) -> QualityScore:
-    """Score a shard from its statistics.
-
-    See the module's docstring for the formula.
-    """
+    """Score a shard from its statistics. See the module's docstring for the formula."""
     results = [count for count in (*counted.wins, counted.drawn_games) if count]
     finished = sum(results)
     balance = -sum(n / finished * log(n / finished) for n in results) if finished else ENOUGH_BALANCE
@@ -350,10 +341,7 @@ def _differences(shard: Shard, checker: Checker, games: Iterable[int]) -> Iterat
 
 
 def _rewards(shard: Shard, game: int) -> Iterator[str]:
-    """Yield a failure for each seat whose rewards miss its outcome.
-
-    A seat's rewards must sum to its outcome.
-    """
+    """Yield a failure for each seat whose rewards miss its outcome. A seat's rewards must sum to its outcome."""
     for seat in np.unique(shard.seat[shard.game == game]).tolist():
         rows = (shard.game == game) & (shard.seat == seat)
         total, outcome = float(shard.reward[rows].sum()), float(shard.returns[game, seat])

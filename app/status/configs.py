@@ -71,10 +71,7 @@ class Progress(Row, frozen=True):
 
 
 class Boosted(Row, frozen=True):
-    """An exploration boost.
-
-    ``multiplier`` is the factor on the sampling temperature.
-    """
+    """An exploration boost. ``multiplier`` is the factor on the sampling temperature."""
 
     multiplier: float
     since_us: int
@@ -82,10 +79,7 @@ class Boosted(Row, frozen=True):
 
 
 class Failing(Row, frozen=True):
-    """Failures in a row of one kind of work.
-
-    ``error`` is the last one's.
-    """
+    """Failures in a row of one kind of work. ``error`` is the last one's."""
 
     times: int
     error: str

@@ -34,10 +34,7 @@ Activity = Literal["selfplay", "training", "evaluation", "promotion"]
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Sizes of a run's files, in bytes, and its dead letters.
-
-    ``free`` and ``size`` are of the run folder's disk.
-    """
+    """Sizes of a run's files, in bytes, and its dead letters. ``free`` and ``size`` are of the run folder's disk."""
 
     journal: int
     archive: int
@@ -48,10 +45,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Messages of a webhook or collector, by outcome.
-
-    ``behind`` is the number of events that wait for it.
-    """
+    """Messages of a webhook or collector, by outcome. ``behind`` is the number of events that wait for it."""
 
     outcomes: Mapping[str, int]
     behind: int
@@ -135,10 +129,7 @@ def _daemons(view: View, value: Callable[[Present], float | None]) -> Iterator[S
 
 
 def _up(view: View) -> Iterator[Sample]:
-    """Yield 1 for each living daemon, and 0 for each lost one.
-
-    The broker lives if it has just answered.
-    """
+    """Yield 1 for each living daemon, and 0 for each lost one. The broker lives if it has just answered."""
     for row in view.daemons.values():
         if row.daemon == BROKER and row.state != "stopped":
             yield (row.daemon, row.node), float(view.presence is not None)
@@ -348,10 +339,7 @@ METRICS: tuple[Metric, ...] = (
 
 
 class Exposition(Collector):
-    """Gives the metrics of the present view to ``prometheus_client``.
-
-    Without a view there are no metrics.
-    """
+    """Gives the metrics of the present view to ``prometheus_client``. Without a view there are no metrics."""
 
     def __init__(self, view: Callable[[], View | None]) -> None:
         self._view = view

@@ -73,16 +73,10 @@ CAUSES: frozenset[type[Payload]] = frozenset(
 """The events that jobs are done for."""
 
 MOST_WAITING = 256
-"""Most events of a configuration whose jobs are waited for.
-
-The durations of older jobs are not known.
-"""
+"""Most events of a configuration whose jobs are waited for. The durations of older jobs are not known."""
 
 BOUNDS = (1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0)
-"""Upper bounds of durations that are counted together, in seconds.
-
-The last count has no bound.
-"""
+"""Upper bounds of durations that are counted together, in seconds. The last count has no bound."""
 
 
 class Durations(Row, frozen=True):
@@ -92,10 +86,7 @@ class Durations(Row, frozen=True):
     sum_seconds: float = 0.0
 
     def with_one(self, seconds: float) -> "Durations":
-        """Return the durations with one more.
-
-        A duration that equals a bound counts below it, as in Prometheus.
-        """
+        """Return the durations with one more. A duration that equals a bound counts below it, as in Prometheus."""
         place = bisect_left(BOUNDS, seconds)
         counts = (*self.counts[:place], self.counts[place] + 1, *self.counts[place + 1 :])
         return Durations(counts=counts, sum_seconds=self.sum_seconds + seconds)
@@ -118,10 +109,7 @@ class CountRow(Row, frozen=True):
 
 @dataclass(frozen=True)
 class EventCounts:
-    """Counts all events.
-
-    The rows' keys are configurations, and the empty string for events about the run.
-    """
+    """Counts all events. The rows' keys are configurations, and the empty string for events about the run."""
 
     settings: RunSettings
     name: ClassVar[str] = "EventCounts"
@@ -143,10 +131,7 @@ class EventCounts:
 
 
 def _ended(row: CountRow, event: Event[Payload], kind: str, outcome: JobOutcome) -> dict[str, Any]:
-    """Count a job that ended.
-
-    Its duration is counted if it completed and its cause is known.
-    """
+    """Count a job that ended. Its duration is counted if it completed and its cause is known."""
     of_kind = row.jobs.get(kind, {})
     changes: dict[str, Any] = {"jobs": {**row.jobs, kind: {**of_kind, outcome: of_kind.get(outcome, 0) + 1}}}
     since_us = row.waiting.get(event.envelope.causationid or "") if outcome == "completed" else None

@@ -21,10 +21,7 @@ STATE_READS: frozenset[type[Payload]] = FeedbackFold.reads | {EventVoided, RunCo
 """Event types that the state is folded from."""
 
 FIELDS = (*(name for name in FeedbackState.__struct_fields__ if name != "lineage"), *Lineage.__struct_fields__)
-"""Names of the shown fields.
-
-The lineage's own fields replace the field ``lineage``.
-"""
+"""Names of the shown fields. The lineage's own fields replace the field ``lineage``."""
 
 
 SHOWN_KNOBS: Mapping[str, tuple[Knob, ...]] = {

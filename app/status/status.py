@@ -71,10 +71,7 @@ MANY_FAILURES = 3
 """Failures in a row after which a configuration's status names them."""
 
 FORMAT = 10
-"""Version of saved boards.
-
-Raise it when the rows change, or when a fold counts events differently.
-"""
+"""Version of saved boards. Raise it when the rows change, or when a fold counts events differently."""
 
 
 class DaemonRow(Row, frozen=True):
@@ -118,10 +115,7 @@ class DaemonRow(Row, frozen=True):
 
 
 def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
-    """Return the row after one more event by its daemon.
-
-    The event's payload is a ``DaemonFact``.
-    """
+    """Return the row after one more event by its daemon. The event's payload is a ``DaemonFact``."""
     data = event.data
     assert isinstance(data, DaemonFact)
     if row is None:
@@ -224,10 +218,7 @@ class ConfigStatus(Row, frozen=True):
 
 
 class DaemonStatus(Row, frozen=True):
-    """One daemon on one node.
-
-    ``lag`` and ``jobs`` are of its latest sign of life; ``None``: it has sent no sign.
-    """
+    """One daemon on one node. ``lag`` and ``jobs`` are of its latest sign of life; ``None``: it has sent no sign."""
 
     daemon: str
     node: str
@@ -243,10 +234,7 @@ class DaemonStatus(Row, frozen=True):
 
 
 class Status(Row, frozen=True):
-    """Status of a run at one time.
-
-    ``position`` is the position of the last event counted.
-    """
+    """Status of a run at one time. ``position`` is the position of the last event counted."""
 
     time: datetime
     running: bool
@@ -325,10 +313,7 @@ class Board(Row, frozen=False):  # type: ignore[misc]
         )
 
     def end(self, ended: ProcessEnd) -> None:
-        """Mark a daemon as failed, unless it was heard of since.
-
-        The broker cannot record its own failure.
-        """
+        """Mark a daemon as failed, unless it was heard of since. The broker cannot record its own failure."""
         for name, row in self.daemons.items():
             if row.daemon == ended.daemon and row.heard_us < microseconds(ended.time):
                 self.daemons[name] = row.replace(state="failed", error=ended.reason)
@@ -347,10 +332,7 @@ class Board(Row, frozen=False):  # type: ignore[misc]
 
 
 def load_board(path: Path, reader: JournalReader) -> Board:
-    """Return the saved board, or an empty one.
-
-    A saved board counts only if it belongs to the journal.
-    """
+    """Return the saved board, or an empty one. A saved board counts only if it belongs to the journal."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         text = document["state"]
@@ -431,10 +413,7 @@ def on_one_line(error: str) -> str:
 
 
 def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
-    """Return the obstacle that a configuration waits for, with a remedy.
-
-    ``None`` without an obstacle.
-    """
+    """Return the obstacle that a configuration waits for, with a remedy. ``None`` without an obstacle."""
     if (failed := row.undistributed) is not None:
         return f"model {short(failed.model)} cannot be distributed (attempt {failed.attempt}): {failed.error}"
     if row.blocked is not None:

@@ -43,10 +43,7 @@ def shape(logger: WrappedLogger, level: str, event: EventDict) -> EventDict:
 
 
 def render(_: WrappedLogger, __: str, record: EventDict) -> str:
-    """Return a record as one line of JSON.
-
-    Values that JSON does not know become text.
-    """
+    """Return a record as one line of JSON. Values that JSON does not know become text."""
     try:
         return to_json(record, inf_nan_mode="null", fallback=repr, serialize_unknown=True).decode()
     except ValueError:  # bytes that are not UTF-8 or lone surrogates, for instance in a file name
@@ -118,10 +115,7 @@ class LogFile:
             self._failing = False
 
     def _present(self, descriptor: int) -> int:
-        """Return a descriptor of the file that has the name now.
-
-        A full file is rotated first.
-        """
+        """Return a descriptor of the file that has the name now. A full file is rotated first."""
         if self._is_named(descriptor):
             if os.fstat(descriptor).st_size < self._max_bytes:
                 return descriptor
@@ -213,10 +207,7 @@ class Bridge(logging.Handler):
 
 
 class _Echo:
-    """Copies events to stderr.
-
-    At a terminal it copies all events, otherwise only errors, one line each.
-    """
+    """Copies events to stderr. At a terminal it copies all events, otherwise only errors, one line each."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -12,10 +12,7 @@ from app.dashboard.layout import Page, feed_of, render
 from app.status.status import ConfigStatus
 
 RATING_POINTS = 240
-"""Most points of a rating curve.
-
-A chart is only a few hundred pixels wide.
-"""
+"""Most points of a rating curve. A chart is only a few hundred pixels wide."""
 
 
 def card_of(feed: Feed, config: ConfigStatus) -> dict[str, Any]:
