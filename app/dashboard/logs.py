@@ -36,8 +36,8 @@ class LogLine:
     @classmethod
     def of(cls, record: dict[str, Any], daemon: str) -> Self:
         """Return a log record as a line; ``daemon`` is whose log it is in, for a record that names none."""
-        found = record.get("attributes")
-        attributes = dict(found) if isinstance(found, dict) else {}
+        given = record.get("attributes")
+        attributes = dict(given) if isinstance(given, dict) else {}
         return cls(
             time=str(record.get("timestamp") or ""),
             level=str(record.get("severity_text") or ""),

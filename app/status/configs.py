@@ -190,7 +190,7 @@ def _selfplay(row: ConfigRow, event: Event[SelfplayComplete]) -> Changes:
     before, games = row.played, shard.games
     if before and before[-1][0] == second:
         before, games = before[:-1], games + before[-1][1]
-    played = tuple(one for one in before if one[0] > second - WINDOW_SECONDS)
+    played = tuple((then, count) for then, count in before if then > second - WINDOW_SECONDS)
     counted = Untrained(shards=row.untrained.shards + 1, rows=row.untrained.rows + shard.rows)
     totals = {"games": row.games + shard.games, "rows": row.rows + shard.rows, "untrained": counted}
     return totals | {"played": (*played, (second, games))}
@@ -248,7 +248,7 @@ def _promotion(row: ConfigRow, event: Event[ModelPromoted]) -> Changes:
 def _champions(row: ConfigRow, *newest: PastChampion) -> tuple[PastChampion, ...]:
     """Return the champions in the lineage's order, with new ones added."""
     since = {champion.model: champion for champion in (*row.champions, *newest)}
-    return tuple(since[one.model] for one in row.lineage.champions if one.model in since)
+    return tuple(since[past.model] for past in row.lineage.champions if past.model in since)
 
 
 def _rejection(row: ConfigRow, event: Event[PromotionRejected]) -> Changes:
@@ -314,7 +314,7 @@ def _intensity(_: ConfigRow, event: Event[TrainingIntensityChanged]) -> Changes:
 
 def _quality(_: ConfigRow, event: Event[QualityScoreUpdated]) -> Changes:
     components = event.data.components.items()
-    return {"weakest": min(components, key=lambda one: one[1]) if components else None}
+    return {"weakest": min(components, key=lambda component: component[1]) if components else None}
 
 
 def _regression(row: ConfigRow, event: Event[RegressionDetected]) -> Changes:

@@ -87,8 +87,8 @@ class Durations(Row, frozen=True):
 
     def with_one(self, seconds: float) -> "Durations":
         """Return the durations with one more. A duration that equals a bound counts below it, as in Prometheus."""
-        place = bisect_left(BOUNDS, seconds)
-        counts = (*self.counts[:place], self.counts[place] + 1, *self.counts[place + 1 :])
+        bucket = bisect_left(BOUNDS, seconds)
+        counts = (*self.counts[:bucket], self.counts[bucket] + 1, *self.counts[bucket + 1 :])
         return Durations(counts=counts, sum_seconds=self.sum_seconds + seconds)
 
 

@@ -303,7 +303,8 @@ class Board(Row, frozen=False):  # type: ignore[misc]
             _daemon(row, row.state_in(presence, running=running, broker_is_silent=broker_is_silent), now_us, presence)
             for row in self._present()
         )
-        live = {one.node for one in daemons if one.daemon == "distribution" and one.state in ("started", "ready")}
+        distributing = [daemon for daemon in daemons if daemon.daemon == "distribution"]
+        live = {daemon.node for daemon in distributing if daemon.state in ("started", "ready")}
         return Status(
             time=now,
             running=running,
