@@ -1,7 +1,4 @@
-"""Exports to the operator's tools.
-
-The exports are metrics over HTTP, messages to webhooks, and spans.
-"""
+"""Exports to the operator's tools. The exports are metrics over HTTP, messages to webhooks, and spans."""
 
 import asyncio
 import shutil
@@ -23,6 +20,7 @@ from app.journal.database import StorageError
 from app.journal.history import open_dead_letters
 from app.status.metrics import Exposition, Storage, View
 from app.status.monitored import ConfigFold, DaemonFold, EventCounts
+from app.status.status import ask_presence
 from app.telemetry.spans import SpanReceiver, otlp_exporter
 from daemons.clock import SystemClock
 from daemons.metrics_server import answering
@@ -46,10 +44,7 @@ class Exports:
         self._outlets: dict[str, Outlet] = {}
 
     def show(self, fold: Fold, head: int) -> None:
-        """See ``Companion.show``.
-
-        The rows are copied, because Prometheus is answered by another thread.
-        """
+        """See ``Companion.show``. The rows are copied, because Prometheus is answered by another thread."""
         if fold.settings is None:
             return
         before = self._view
@@ -112,16 +107,13 @@ class Exports:
             presence = None
             with suppress(BrokerUnavailable, TimeoutError):
                 async with asyncio.timeout(ASK_SECONDS):
-                    presence = {f"{one.daemon}@{one.node}": one for one in await bus.present()}
+                    presence = await ask_presence(bus)
             if self._view:
                 self._view = replace(self._view, presence=presence)
             await asyncio.sleep(self._deployment.heartbeat_seconds)
 
     def _present(self) -> View | None:
-        """Return the view at this moment; None before there is one.
-
-        The thread that answers Prometheus calls this.
-        """
+        """Return the view at this moment; None before there is one. The thread that answers Prometheus calls this."""
         if (view := self._view) is None:
             return None
         deliveries = {name: outlet.delivery(view.head) for name, outlet in self._outlets.items()}
@@ -129,10 +121,7 @@ class Exports:
 
 
 def storage_of(folder: RunFolder) -> Storage | None:
-    """Return the sizes of a run's files.
-
-    None if the journal cannot be read.
-    """
+    """Return the sizes of a run's files. None if the journal cannot be read."""
     live = [folder.journal.with_name(folder.journal.name + rest) for rest in ("", "-wal")]
     try:
         with closing(SqliteJournalReader(folder.journal)) as reader:

@@ -1,7 +1,4 @@
-"""Webhooks that receive chosen events.
-
-Events are sent as CloudEvents, or as a text for Slack and its like.
-"""
+"""Webhooks that receive chosen events. Events are sent as CloudEvents, or as a text for Slack and its like."""
 
 import json
 import os
@@ -30,20 +27,14 @@ SECONDS_PER_HOUR = 3600.0
 
 
 def events_of(hook: NotificationSettings) -> frozenset[type[Payload]]:
-    """Return the event types that a webhook receives.
-
-    Raises ``UnknownEventType``.
-    """
+    """Return the event types that a webhook receives. Raises ``UnknownEventType``."""
     if not hook.events:
         return frozenset(payload for payload in CATALOGUE if payload.notable)
     return frozenset(payload for pattern in hook.events for payload in matching(pattern))
 
 
 def check_notifications(loaded: Loaded) -> None:
-    """Check that the webhooks' events, addresses and tokens can be found.
-
-    Raises ``BadSettings``.
-    """
+    """Check that the webhooks' events, addresses and tokens can be found. Raises ``BadSettings``."""
     for hook in loaded.deployment.notifications:
         Webhook.of(hook, loaded.folder, "")
 
@@ -125,10 +116,7 @@ def cloudevents(events: Sequence[Event[Any]]) -> Any:
 
 
 def slack_text(events: Sequence[Event[Any]], title: str) -> str:
-    """Return events as lines of text.
-
-    Events of one type and configuration share a line, which shows the latest.
-    """
+    """Return events as lines of text. Events of one type and configuration share a line, which shows the latest."""
     latest: dict[tuple[str, str], tuple[Event[Any], int]] = {}
     for event in events:
         about = event.data.event_name, event.subject
@@ -155,10 +143,7 @@ def _escaped(text: str) -> str:
 def _secret(
     file: Path | None, variable: str | None, folder: Path, where: str, environment: Mapping[str, str] = os.environ
 ) -> str | None:
-    """Return a secret from a file or an environment variable.
-
-    None if neither is named. Raises ``BadSettings``.
-    """
+    """Return a secret from a file or an environment variable. None if neither is named. Raises ``BadSettings``."""
     if file is not None:
         try:
             text = read_private(folder / file)

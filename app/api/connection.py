@@ -35,10 +35,8 @@ from app.bus.ports import BusClosed
 from app.controllers import FeedbackState
 from app.core import BadUsage, ConfigKey, EventId, derive_id
 from app.events import Event, Payload, originate, resolve
-from app.journal import history
 from app.journal.database import StorageError
-from app.journal.history import voided_events
-from app.status.state import STATE_READS, feedback_state
+from app.status.state import feedback_state
 from app.status.status import Status
 from daemons.clock import SystemClock, boot_id
 
@@ -109,8 +107,7 @@ class RunReader:
         with open_run(self._place) as reader:
             check_config(reader, config_key)
             check_played(reader, self._place, config_key)
-            events = history(reader, types=STATE_READS, on_dead=complaint(_warn))
-            return feedback_state(events, ConfigKey(config_key), frozenset(voided_events(reader)))
+            return feedback_state(reader, ConfigKey(config_key), complaint(_warn))
 
 
 class AsyncConnection:

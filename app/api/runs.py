@@ -26,7 +26,7 @@ from app.events.frames import DeadLetter
 from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
 from app.journal.history import last_settings, past_settings, voided_events
 from app.journal.kept_files import rescued_copy
-from app.status.status import READS, Board, Presence, ProcessEnd, Status, load_board
+from app.status.status import READS, Board, Presence, ProcessEnd, Status, ask_presence, load_board
 from app.status.summary import show_time
 from app.telemetry import FAILED, last_records
 from daemons.clock import SystemClock
@@ -234,7 +234,8 @@ def is_listening(endpoint: str) -> bool:
         if transport == "ipc":
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(PROBE_SECONDS)
-                probe.connect(rest)
+                with suppress(BlockingIOError):  # a halted broker's queue is full
+                    probe.connect(rest)
                 return True
         host, _, port = rest.rpartition(":")
         with socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_SECONDS):
@@ -315,24 +316,6 @@ def open_bus(place: Place, loaded: Loaded, deadline_s: float, producer: str) -> 
     return ZmqBus(endpoint, producer=name, deadline_s=deadline_s, keys=client_keys(loaded))
 
 
-async def presence_on(bus: Bus, say: Say = silent) -> Presence | None:
-    """Return the broker's table of daemons; None without an answer.
-
-    The broker may not answer in time, or may refuse this key; ``say`` receives the refusal.
-    """
-    try:
-        return await _present(bus)
-    except BrokerUnavailable:
-        return None
-    except KeyRefused as error:
-        say(str(error))
-        return None
-
-
-async def _present(bus: Bus) -> Presence:
-    return {f"{one.daemon}@{one.node}": one for one in await bus.present()}
-
-
 async def board_on(bus: Bus) -> Board:
     """Fold the board from the bus, without the journal's file."""
     voided = {event.data.position async for event in past_events(bus, {EventVoided})}
@@ -365,7 +348,8 @@ def read_status(place: Place, say: Say) -> Status:
             say(f"WARNING: {broker_silence(endpoint, since)}")
         if not listening and (ended := last_failure(place.folder, BROKER)):
             board.end(ended)
-    return board.status(SystemClock().now(), presence, running=listening or is_held(place.folder))
+    running = listening or is_held(place.folder)
+    return board.status(SystemClock().now(), presence, running=running, broker_is_silent=unanswered)
 
 
 async def _ask(place: Place, say: Say) -> tuple[Presence | None, Board | None, bool]:
@@ -377,7 +361,7 @@ async def _ask(place: Place, say: Say) -> tuple[Presence | None, Board | None, b
     here = place.folder.journal.exists()
     async with connected(place, ASK_SECONDS, producer="status") as bus:
         try:
-            return await _present(bus), None if here else await board_on(bus), False
+            return await ask_presence(bus), None if here else await board_on(bus), False
         except BrokerUnavailable:
             return None, None, True
         except KeyRefused as error:

@@ -15,9 +15,7 @@ from app.cli.options import json_option, placed
 from app.cli.output import complain, show, show_table, write_json
 from app.core import ConfigKey, FlyballError
 from app.events import Event, Payload, Row
-from app.journal import history
-from app.journal.history import voided_events
-from app.status.state import FIELDS, STATE_READS, Field, state_fields
+from app.status.state import FIELDS, Field, state_fields
 from app.status.summary import event_text, short
 from app.status.values import brief, shown, value_text
 
@@ -47,8 +45,7 @@ def state(place: Place, config_key: str, field: str | None, *, as_json: bool) ->
         check_played(reader, place, config_key)
         if field is not None and field not in FIELDS:
             raise UnknownField(f"FeedbackState has no field {field!r}.", hint=f"It has: {', '.join(FIELDS)}.")
-        events = history(reader, types=STATE_READS, on_dead=complain)
-        fields = state_fields(events, ConfigKey(config_key), frozenset(voided_events(reader)))
+        fields = state_fields(reader, ConfigKey(config_key), complain)
     if field is not None:
         fields = {field: fields[field]}
     if as_json:

@@ -1,6 +1,5 @@
 """Read what ``flyball top`` shows from a run's files."""
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -8,37 +7,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from app.api.following import JournalWatch
 from app.api.runs import Place, open_journal
 from app.api.selection import Selection, before_last
-from app.cli.up import JournalWatch
 from app.core import ConfigKey
+from app.dashboard.logs import LogLine
 from app.events import Event
-from app.journal import history
-from app.journal.history import voided_events
-from app.status.state import STATE_READS, Field, state_fields
+from app.status.state import Field, state_fields
 from app.status.summary import one_line
+from app.telemetry import records_in
 
 FIRST_EVENTS, MOST_EVENTS = 200, 500
 """Events that are shown at first, and most events read at once."""
 
 LOG_BYTES = 32 << 10
-"""Most bytes that are read at once from a log file.
+"""Most bytes that are read at once from a log file. At first, these are the end of the file."""
 
-At first, these are the end of the file.
-"""
-
-SHOWN_ATTRIBUTES = ("config_key", "child", "reason", "error", "remedy", "event_id")
+SHOWN_ATTRIBUTES = ("config_key", "child", "reason", "error", "remedy")
 """Attributes of a log's line that are shown after its text."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """One line of a daemon's log; ``time`` in ISO 8601, UTC."""
-
-    time: str
-    level: str
-    daemon: str
-    text: str
 
 
 class EventFeed:
@@ -49,10 +35,7 @@ class EventFeed:
         self._position: int | None = None
 
     def news(self) -> list[Event[Any]]:
-        """Return the events since the last call.
-
-        The first call returns the latest events.
-        """
+        """Return the events since the last call. The first call returns the latest events."""
         with open_journal(self._place) as reader:
             if self._position is None:
                 self._position = before_last(reader, FIRST_EVENTS, self._selection, reader.head)
@@ -75,10 +58,7 @@ class LogFeed:
     read: dict[Path, int] = field(default_factory=dict)
 
     def news(self) -> list[LogLine]:
-        """Return the lines since the last call, in order of time.
-
-        The first call returns the ends of the files.
-        """
+        """Return the lines since the last call, in order of time. The first call returns the ends of the files."""
         lines = [line for path in sorted(self.folder.glob("*.jsonl")) for line in self._lines(path)]
         return sorted(lines, key=lambda line: line.time)
 
@@ -91,34 +71,23 @@ class LogFeed:
             text = file.read(LOG_BYTES)
             whole = text.rfind(b"\n") + 1  # the last line may be incomplete
             self.read[path] = start + whole
-            for line in text[:whole].splitlines():
-                with suppress(ValueError, KeyError, TypeError):  # the first line may be cut
-                    yield _line(json.loads(line))
+            yield from (LogLine.of(record, path.stem) for record in records_in(text[:whole]))
 
 
-def _line(record: Any) -> LogLine:
-    attributes = dict(record["attributes"])
-    daemon = str(attributes.pop("daemon"))
-    told = (str(attributes[name]) for name in SHOWN_ATTRIBUTES if attributes.get(name))
-    body = one_line(" ".join((str(record["body"]), *told)))
-    return LogLine(str(record["timestamp"]), str(record["severity_text"]), daemon, body)
+def log_text(line: LogLine) -> str:
+    """Return what a line of a log says, without control characters."""
+    shown = (str(line.attributes[name]) for name in SHOWN_ATTRIBUTES if line.attributes.get(name))
+    return one_line(" ".join((line.text, *shown, line.event_id)))
 
 
 def read_state(place: Place, key: str) -> dict[str, Field]:
-    """Return a configuration's state, each field with the event that set it.
-
-    Folds the whole journal.
-    """
+    """Return a configuration's state, each field with the event that set it. Folds the whole journal."""
     with open_journal(place) as reader:
-        events = history(reader, types=STATE_READS, on_dead=lambda _: None)
-        return state_fields(events, ConfigKey(key), frozenset(voided_events(reader)))
+        return state_fields(reader, ConfigKey(key), lambda _: None)
 
 
 class Feed:
-    """Everything that changes on the screen.
-
-    The methods block, so they run in a thread.
-    """
+    """Everything that changes on the screen. The methods block, so they run in a thread."""
 
     def __init__(self, place: Place, selection: Selection) -> None:
         self._place = place

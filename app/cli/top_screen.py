@@ -14,18 +14,17 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
 from textual.widgets.data_table import RowKey
 
-from app.api.runs import Place, is_listening, open_bus, presence_on
+from app.api.following import BrokerWatch
+from app.api.runs import Place
 from app.api.selection import Selection, select
-from app.bus import ZmqBus
 from app.cli.state import COLUMNS, field_rows
-from app.cli.top_feed import Feed, LogLine, read_state
+from app.cli.top_feed import Feed, log_text, read_state
 from app.core import FlyballError
+from app.dashboard.logs import LogLine
 from app.events import Event
-from app.status.status import ConfigStatus, Presence, Status
+from app.status.status import ConfigStatus, Status
 from app.status.summary import event_text, show_clock
 from app.status.tables import CONFIGS, Column, daemons_table, fitting
-from daemons.clock import SystemClock
-from daemons.run_folder import bus_endpoint, is_held
 
 LOOK_SECONDS = 1.0
 ASK_SECONDS = 2.0
@@ -84,11 +83,10 @@ class Top(App[None]):
 
     def __init__(self, place: Place) -> None:
         super().__init__()
-        self._place, self._loaded = place, place.load()
+        self._place, self._broker = place, BrokerWatch(place, place.load(), ASK_SECONDS, "top")
         self._feed = Feed(place, EVERYTHING)
         self._events: dict[RowKey, Event[Any]] = {}
         self._config: str | None = None
-        self._bus: ZmqBus | None = None
 
     def compose(self) -> ComposeResult:
         """Lay out the tabs, and the keys at the bottom."""
@@ -129,8 +127,8 @@ class Top(App[None]):
         feed = self._feed
         chosen = feed.events
         events, lines = await asyncio.to_thread(feed.look)
-        presence, running = await self._presence()
-        status = feed.watch.board.status(SystemClock().now(), presence, running=running)
+        await self._broker.look()
+        status = self._broker.status(feed.watch.board)
         if self._config is None and status.configs:
             self._config = status.configs[0].key
             if self.query_one(TabbedContent).active == "config":
@@ -139,15 +137,6 @@ class Top(App[None]):
         if chosen is feed.events:  # otherwise another filter was chosen meanwhile
             self._add_events(events)
         self._add_lines(lines)
-
-    async def _presence(self) -> tuple[Presence | None, bool]:
-        """Return the broker's table, and whether the run is running."""
-        endpoint = bus_endpoint(self._place.folder, self._loaded.deployment)
-        if not await asyncio.to_thread(is_listening, endpoint):
-            return None, is_held(self._place.folder)
-        if self._bus is None:
-            self._bus = open_bus(self._place, self._loaded, ASK_SECONDS, "top")
-        return await presence_on(self._bus, self._say), True
 
     def _show_status(self, status: Status) -> None:
         width = self.size.width - PADDING
@@ -164,6 +153,7 @@ class Top(App[None]):
             for config in status.configs
             if config.waiting_for
         ]
+        waiting += [Text(self._broker.trouble, "red")] if self._broker.trouble else []
         daemons = self.query_one("#daemons", Static)
         daemons.update(Group(*waiting, *([""] if waiting else []), daemons_table(status, width)))
         ready = sum(daemon.state == "ready" for daemon in status.daemons)
@@ -184,7 +174,7 @@ class Top(App[None]):
         table = self._table("log_table")
         follow = table.cursor_row >= table.row_count - 1
         for line in lines:
-            table.add_row(f"{line.time[CLOCK]}Z", line.daemon, Text(line.text, LEVELS.get(line.level, "default")))
+            table.add_row(f"{line.time[CLOCK]}Z", line.daemon, Text(log_text(line), LEVELS.get(line.level, "default")))
         self._trim(table)
         if lines and follow:
             table.move_cursor(row=table.row_count - 1)
@@ -261,8 +251,7 @@ class Top(App[None]):
 
     async def on_unmount(self) -> None:
         """Close the connection."""
-        if self._bus is not None:
-            await self._bus.close()
+        await self._broker.close()
 
 
 def _cell(column: Column[ConfigStatus], config: ConfigStatus) -> Text:

@@ -6,22 +6,22 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import click
 import structlog
 
-from app.api.runs import SAVE_AFTER, Place, is_listening, open_bus, presence_on, try_save
+from app.api.following import BrokerWatch, JournalWatch
+from app.api.runs import Place, is_listening
 from app.cli import group
 from app.cli.options import json_option, placed
 from app.cli.output import note
 from app.cli.streams import OutputFailed, discard_output, tolerate_closed_output
 from app.cli.up_screen import LiveScreen, Screen, is_usual
-from app.config import PROFILES, RunFolder, RunSettings
+from app.config import PROFILES, RunSettings
 from app.config.dashboard import DashboardSettings
 from app.config.layers import COMMAND_LINE
 from app.config.loading import Loaded, variable
@@ -30,10 +30,8 @@ from app.dashboard.access import Access, AddressTaken, listen, url_of
 from app.engine import fork_server
 from app.engine.programs import can_fork, python_module
 from app.engine.ray_engine import check_ray
-from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected, TrainingIntensityChanged
-from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, history
-from app.journal.history import last_settings, past_settings, voided_events
-from app.status.status import READS, Board, Presence, load_board
+from app.journal import SqliteJournal
+from app.journal.history import last_settings, past_settings
 from app.telemetry import check_wandb, configure
 from daemons import monitoring
 from daemons.bootstrap import check_settings
@@ -48,19 +46,6 @@ from daemons.supervisor import ChildReport, ChildSpec, Supervisor
 LOOK_SECONDS = 0.5
 AFTER_DRAIN_SECONDS = 5.0
 """Time after its jobs' ``drain_seconds`` until a daemon is killed."""
-
-INTERESTING: frozenset[type[Payload]] = frozenset(
-    {ModelPromoted, PromotionRejected, TrainingIntensityChanged, *(one for one in CATALOGUE if one.notable)}
-)
-"""Event types that are shown; ``LiveScreen`` pins the notable ones. Of the intensity, only pauses are shown."""
-
-
-def is_shown(data: Payload) -> bool:
-    """Return whether an event gets a line."""
-    if isinstance(data, TrainingIntensityChanged):
-        return "paused" in (data.intensity, data.previous)
-    return type(data) in INTERESTING
-
 
 FORK_SERVER = "fork_server"
 
@@ -78,9 +63,6 @@ PRELOADED = (
     "app.store.checkpoints",
 )
 """Modules that the fork server imports: those of daemons, of the dashboard, and of jobs."""
-
-AT_ONCE = 5000
-"""Most events read at once, because other tasks must not wait long."""
 
 
 @click.command()
@@ -222,7 +204,8 @@ async def _up(
             watcher.cancel()
             guard.cancel()
         with _tolerant():
-            _look(watch, None, screen)
+            _show_news(watch, screen)
+            screen.status(watch.board.status(SystemClock().now(), None, running=True))
         try:
             lock.check()
             watch.save()
@@ -342,76 +325,33 @@ def _reporter(screen: Screen, stop: asyncio.Event) -> Callable[[ChildReport], No
     return report
 
 
-class JournalWatch:
-    """Feeds a board from the journal in parts.
-
-    The watch starts where the board was last saved.
-    """
-
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
-        self._voided = set[int]()
-        self.board, self._began_at = Board(), 0
-        with suppress(FlyballError), closing(SqliteJournalReader(folder.journal)) as reader:  # ``news`` reports errors
-            self.board, self._began_at = load_board(folder.board, reader), reader.head
-        self._saved_at = self.board.position
-        self.behind = False  # the last part was full, so there may be more to read at once
-        self.trouble = ""  # the last read error that was shown to the operator
-
-    def news(self) -> list[Event[Any]]:
-        """Read the next part; return its interesting new events.
-
-        Raises ``FlyballError`` for damage.
-        """
-        try:
-            reader = SqliteJournalReader(self._folder.journal)
-        except NotAJournal:
-            return []
-        with closing(reader):
-            wanted, voided = READS | INTERESTING, voided_events(reader)
-            if voided.keys() != self._voided:
-                self._voided, self.board = set(voided), load_board(self._folder.board, reader)
-            events = history(reader, after=self.board.position, types=wanted, on_dead=lambda _: None)
-            part = list(islice(events, AT_ONCE))
-        self.behind = len(part) == AT_ONCE
-        self.board.feed(event for event in part if event.sequence not in voided)
-        if self.board.position - self._saved_at >= SAVE_AFTER:
-            self.save()
-        return [event for event in part if is_shown(event.data) and event.sequence > self._began_at]
-
-    def save(self) -> None:
-        """Save the board, so that the next watch starts from it."""
-        if self.board.position > self._saved_at:
-            try_save(self._folder, self.board)
-            self._saved_at = self.board.position
-
-
 async def _watch(watch: JournalWatch, place: Place, loaded: Loaded, screen: Screen, stop: asyncio.Event) -> None:
     """Show news until cancelled.
 
     Stops the run in order once nobody reads stdout. An error of the display costs only the display.
     """
-    bus, trouble = open_bus(place, loaded, LOOK_SECONDS, "up"), ""
+    broker, trouble = BrokerWatch(place, loaded, LOOK_SECONDS, "up"), ""
     try:
         while True:
             try:
-                presence = await presence_on(bus)
+                before = broker.trouble
+                await broker.look()
                 with _tolerant(stop.set):
-                    _look(watch, presence, screen)
+                    if broker.trouble not in ("", before):
+                        screen.say(broker.trouble)
+                    _show_news(watch, screen)
+                    screen.status(broker.status(watch.board))
             except Exception as error:  # noqa: BLE001 - the daemons do not need the display
                 if repr(error) != trouble:
                     trouble = repr(error)
                     structlog.get_logger("supervisor").exception("the run could not be shown")
             await asyncio.sleep(0 if watch.behind else LOOK_SECONDS)
     finally:
-        await bus.close()
+        await broker.close()
 
 
-def _look(watch: JournalWatch, presence: Presence | None, screen: Screen) -> None:
-    """Show new events and the status.
-
-    An unreadable journal is only reported; it does not end the run.
-    """
+def _show_news(watch: JournalWatch, screen: Screen) -> None:
+    """Show new events. An unreadable journal is only reported; it does not end the run."""
     try:
         for event in watch.news():
             screen.event(event)
@@ -419,4 +359,3 @@ def _look(watch: JournalWatch, presence: Presence | None, screen: Screen) -> Non
         if watch.trouble != error.message:
             screen.say(str(error))
         watch.trouble = error.message
-    screen.status(watch.board.status(SystemClock().now(), presence, running=True))

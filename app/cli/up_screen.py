@@ -18,10 +18,7 @@ from app.status.tables import STATE_STYLES, status_table
 from daemons.supervisor import ChildReport
 
 PINNED_LINES = 6
-"""Most pinned lines.
-
-Each shows the latest event of a type and configuration, or a daemon's failure.
-"""
+"""Most pinned lines. Each shows the latest event of a type and configuration, or a daemon's failure."""
 
 STREAM_LINES = 6
 """Most lines of ordinary events."""
@@ -126,10 +123,7 @@ class LiveScreen(Screen):
         return [status_table(self._status, self._live.console.width), "", daemons_text(self._status), ""]
 
     def _lines(self, room: int) -> list[RenderableType]:
-        """Return the lines below the tables.
-
-        The pinned lines come first, then others as far as there is room.
-        """
+        """Return the lines below the tables. The pinned lines come first, then others as far as there is room."""
         pinned = list[RenderableType](self._pinned.values())[-PINNED_LINES:]
         if pinned and self._stream:
             pinned.append("")
@@ -155,10 +149,7 @@ def describe(report: ChildReport) -> str:
 
 
 def daemons_text(status: Status) -> Columns:
-    """Return all daemons side by side, coloured by state.
-
-    Notes say what is unusual about a daemon.
-    """
+    """Return all daemons side by side, coloured by state. Notes say what is unusual about a daemon."""
     return Columns([_daemon_text(daemon) for daemon in status.daemons], padding=(0, 2))
 
 

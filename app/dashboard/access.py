@@ -1,7 +1,4 @@
-"""The dashboard's address and token.
-
-They are apart from the server, because it takes long to import.
-"""
+"""The dashboard's address and token. They are apart from the server, because it takes long to import."""
 
 import hmac
 import socket
@@ -25,10 +22,7 @@ class BadToken(FlyballError, code="usage"):
 
 
 class AddressTaken(FlyballError):
-    """The dashboard's address cannot be used.
-
-    The usual cause is another program that listens there.
-    """
+    """The dashboard's address cannot be used. The usual cause is another program that listens there."""
 
 
 def read_token(path: Path) -> str:
@@ -142,10 +136,7 @@ def url_of(server: socket.socket) -> str:
 
 
 def url_at(host: str, port: int) -> str:
-    """Return the address to open in a browser on this machine.
-
-    ``host`` and ``port`` are where the server listens.
-    """
+    """Return the address to open in a browser on this machine. ``host`` and ``port`` are where the server listens."""
     address = ip_address(host)
     name = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else host
     return f"http://{name}:{port}/"

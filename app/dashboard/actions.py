@@ -185,10 +185,7 @@ ACTIONS: Mapping[str, Action] = {
         has_reason=False,
     ),
 }
-"""Actions by the last part of their URL.
-
-Scenarios are not among them, because ``plan_scenario`` plans these.
-"""
+"""Actions by the last part of their URL. Scenarios are not among them, because ``plan_scenario`` plans these."""
 
 
 def reason_of(fields: Fields) -> str:
@@ -200,10 +197,7 @@ def reason_of(fields: Fields) -> str:
 
 
 def draft(place: Place, name: str, target: Target, fields: Fields) -> tuple[Payload, str]:
-    """Return the event of an action, and its effect in words.
-
-    Raises ``BadField``, ``BadData`` or ``NotReady``.
-    """
+    """Return the event of an action, and its effect in words. Raises ``BadField``, ``BadData`` or ``NotReady``."""
     fields = {**fields, "reason": reason_of(fields)}
     if name == "scenario":
         chosen = SCENARIOS.get(fields.get("scenario", ""))
@@ -218,18 +212,12 @@ def draft(place: Place, name: str, target: Target, fields: Fields) -> tuple[Payl
 
 
 def fresh_id() -> str:
-    """Return an id for an event that waits for confirmation.
-
-    An event that is confirmed twice is recorded once.
-    """
+    """Return an id for an event that waits for confirmation. An event that is confirmed twice is recorded once."""
     return derive_id("dashboard", boot_id(), SystemClock().now().isoformat(), next(_numbers))
 
 
 async def publish(place: Place, payload: Payload, key: str, event_id: str) -> int:
-    """Publish a confirmed event, and return its position.
-
-    Raises the errors of ``check_scope`` and ``publish_on``.
-    """
+    """Publish a confirmed event, and return its position. Raises the errors of ``check_scope`` and ``publish_on``."""
     check_publishable(type(payload))
     subject = key if payload.scope is Scope.CONFIG else None
     check_scope(place, payload, subject, event_id, silent)

@@ -1,7 +1,4 @@
-"""Curves of a configuration, thinned for drawing.
-
-They are the ratings with their marks, and the training metrics.
-"""
+"""Curves of a configuration, thinned for drawing. They are the ratings with their marks, and the training metrics."""
 
 from array import array
 from collections.abc import Sequence
@@ -65,10 +62,7 @@ def thin(x: Sequence[float], y: Sequence[float], most: int) -> NDArray[np.int64]
 
 
 class Mark(NamedTuple):
-    """A decision shown beside a curve.
-
-    ``time`` is in seconds since 1970; ``id`` is the event's.
-    """
+    """A decision shown beside a curve. ``time`` is in seconds since 1970; ``id`` is the event's."""
 
     time: float
     what: str
@@ -130,10 +124,7 @@ class ConfigCurves:
         }
 
     def metric_curves(self, most: int) -> dict[str, dict[str, list[float]]]:
-        """Return the curves of training and evaluation for JSON, by tag.
-
-        The x values are training steps.
-        """
+        """Return the curves of training and evaluation for JSON, by tag. The x values are training steps."""
         curves = {}
         for tag, series in sorted(self.metrics.items()):
             kept = thin(series.steps, series.values, most)

@@ -90,10 +90,7 @@ DECISION = re.compile(r"(\d{3})-[\w-]+\.md")
 
 
 class Document(NamedTuple):
-    """A document; ``path`` is its path in the repository.
-
-    Decisions have an empty ``summary``.
-    """
+    """A document; ``path`` is its path in the repository. Decisions have an empty ``summary``."""
 
     path: str
     title: str
@@ -171,10 +168,7 @@ def page_of(path: str) -> Page:
 
 
 def _name_headings(tokens: Sequence[Token]) -> Iterator[Section]:
-    """Give headings the anchors that GitHub gives them.
-
-    Iterates over the headings of the second level.
-    """
+    """Give headings the anchors that GitHub gives them. Iterates over the headings of the second level."""
     used = dict[str, int]()
     for token, content in pairwise(tokens):
         if token.type == "heading_open":

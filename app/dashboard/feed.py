@@ -1,7 +1,4 @@
-"""The feed: reads the journal part by part into one model.
-
-The model serves all pages and all clients.
-"""
+"""The feed: reads the journal part by part into one model. The model serves all pages and all clients."""
 
 import asyncio
 import threading
@@ -11,21 +8,17 @@ from itertools import islice
 
 import structlog
 
-from app.api.runs import Place, is_listening, open_bus, presence_on
+from app.api.following import BrokerWatch
+from app.api.runs import Place
 from app.core import FlyballError
 from app.dashboard.model import RunModel
 from app.journal import NotAJournal, SqliteJournalReader, history
 from app.journal.history import voided_events
-from app.status.status import Presence, Status
-from daemons.clock import SystemClock
-from daemons.run_folder import bus_endpoint, is_held
+from app.status.status import Status
 
 LOOK_SECONDS = 0.5
 AT_ONCE = 500
-"""Most events folded under one lock.
-
-With more, a page would wait for longer than tens of milliseconds.
-"""
+"""Most events folded under one lock. With more, a page would wait for longer than tens of milliseconds."""
 
 PRESENCE_SECONDS = 2.0
 
@@ -38,15 +31,15 @@ class Feed:
         model: what the journal says; read it under ``reading``.
         head: position of the journal's last event, which the model is approaching while it catches up.
         trouble: why the journal cannot be read now; an empty string if it can.
+        broker: the run's.
     """
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.model, self.head, self.trouble = RunModel(), 0, ""
+        self.broker = BrokerWatch(place, place.load(), PRESENCE_SECONDS, "dashboard")
         self._lock = threading.RLock()
         self._voided = frozenset[int]()
-        self._presence: Presence | None = None
-        self._running = False
         self._news = asyncio.Event()
         self.closing = False
 
@@ -58,7 +51,7 @@ class Feed:
 
     def status(self) -> Status:
         """Return the status of the run. The caller is ``reading``."""
-        return self.model.board.status(SystemClock().now(), self._presence, running=self._running)
+        return self.broker.status(self.model.board)
 
     def read_part(self) -> bool:
         """Fold the next part of the journal; return whether more is left."""
@@ -110,17 +103,12 @@ class Feed:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _follow_presence(self) -> None:
-        loaded = self.place.load()
-        endpoint = bus_endpoint(self.place.folder, loaded.deployment)
-        bus = open_bus(self.place, loaded, PRESENCE_SECONDS, "dashboard")
         try:
             while True:
-                listening = await asyncio.to_thread(is_listening, endpoint)
-                self._presence = await presence_on(bus) if listening else None
-                self._running = listening or is_held(self.place.folder)
+                await self.broker.look()
                 await asyncio.sleep(PRESENCE_SECONDS)
         finally:
-            await bus.close()
+            await self.broker.close()
 
     def _announce(self) -> None:
         news, self._news = self._news, asyncio.Event()
@@ -140,9 +128,6 @@ class Feed:
                     await self._news.wait()
 
     def close(self) -> None:
-        """End all streams, so that the server can stop.
-
-        A signal handler may call this.
-        """
+        """End all streams, so that the server can stop. A signal handler may call this."""
         self.closing = True
         self._announce()

@@ -1,7 +1,4 @@
-"""An index of the latest events.
-
-It holds their ids, causes, types and configurations, in 20 bytes an event.
-"""
+"""An index of the latest events. It holds their ids, causes, types and configurations, in 20 bytes an event."""
 
 from array import array
 from collections.abc import Collection
@@ -14,10 +11,7 @@ from app.events import BY_TYPE, Event
 from app.events.frames import hash_id
 
 MOST = 1_000_000
-"""Events that are remembered.
-
-Up to a quarter more are kept, so that forgetting is rare.
-"""
+"""Events that are remembered. Up to a quarter more are kept, so that forgetting is rare."""
 
 RECENT = 50_000
 """Events whose positions are found by a hash table.
@@ -43,10 +37,7 @@ class EventIndex:
         self._recent: dict[int, int] = {}
 
     def add(self, event: Event[Any]) -> None:
-        """Add the next event.
-
-        Skipped positions are those of unreadable events; they match nothing.
-        """
+        """Add the next event. Skipped positions are those of unreadable events; they match nothing."""
         if not self._ids:
             self._first = event.sequence
         for _ in range(event.sequence - self._first - len(self._ids)):
@@ -73,10 +64,7 @@ class EventIndex:
         self._first += count
 
     def find(self, event_id: str) -> int | None:
-        """Return the position of the event with this id.
-
-        ``None`` if no remembered event has it.
-        """
+        """Return the position of the event with this id. ``None`` if no remembered event has it."""
         known = hash_id(event_id)
         if (at := self._recent.get(known, 0)) >= self._first:
             return at
@@ -84,10 +72,7 @@ class EventIndex:
         return int(found[0]) + self._first if len(found) else None
 
     def cause(self, position: int) -> int | None:
-        """Return the position of an event's cause.
-
-        ``None`` for an external or forgotten cause.
-        """
+        """Return the position of an event's cause. ``None`` for an external or forgotten cause."""
         at = position - self._first
         return (self._causes[at] or None) if 0 <= at < len(self._causes) else None
 
@@ -135,8 +120,5 @@ class EventIndex:
 
 
 def _view(column: "array[int]", kind: type[np.generic]) -> NDArray[Any]:
-    """Return a column as an array, for one expression only.
-
-    A column cannot grow while a view of it exists.
-    """
+    """Return a column as an array, for one expression only. A column cannot grow while a view of it exists."""
     return np.frombuffer(column, dtype=kind)

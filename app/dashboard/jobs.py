@@ -18,16 +18,10 @@ from app.core import FlyballError
 from app.engine import Engine, JobFailed, JsonObject, LocalEngine
 
 ABANDONED_SECONDS = 60.0
-"""Time without a look after which an unfinished job is stopped.
-
-A page in a hidden tab looks about once a minute.
-"""
+"""Time without a look after which an unfinished job is stopped. A page in a hidden tab looks about once a minute."""
 
 IDLE_SECONDS = 120.0
-"""Time after the last job until its process ends.
-
-This frees memory, but the next job then takes seconds to start.
-"""
+"""Time after the last job until its process ends. This frees memory, but the next job then takes seconds to start."""
 
 TEND_SECONDS = 2.0
 STOP_SECONDS = 1.0
@@ -69,10 +63,7 @@ class PageJob:
 
 
 class PageJobs:
-    """The jobs of all pages.
-
-    The methods are called on the event loop; a ``PageJob`` may be read in any thread.
-    """
+    """The jobs of all pages. The methods are called on the event loop; a ``PageJob`` may be read in any thread."""
 
     def __init__(self, open_engine: Callable[[], Engine] = lambda: LocalEngine(nice=NICE)) -> None:
         self._open_engine = open_engine
@@ -171,10 +162,7 @@ def job_of(request: Request) -> PageJob | None:
 
 
 async def stop_job_of(request: Request) -> None:
-    """Stop the job that a request names, and wait for its end.
-
-    The wait is at most ``STOP_SECONDS``.
-    """
+    """Stop the job that a request names, and wait for its end. The wait is at most ``STOP_SECONDS``."""
     job = job_of(request)
     if job is not None and job.task is not None:
         jobs_of(request).stop(job.key)
@@ -182,8 +170,5 @@ async def stop_job_of(request: Request) -> None:
 
 
 def may_begin(request: Request) -> bool:
-    """Return whether a request may start a job.
-
-    It may not if another site's page caused it.
-    """
+    """Return whether a request may start a job. It may not if another site's page caused it."""
     return request.headers.get("sec-fetch-site", "none") in ("none", "same-origin")

@@ -39,10 +39,7 @@ def figure(value: float | None, form: str = ",.0f") -> str:
 
 
 def _environment() -> Environment:
-    """Return the environment of the templates.
-
-    All inserted values are escaped, and an unknown name is an error.
-    """
+    """Return the environment of the templates. All inserted values are escaped, and an unknown name is an error."""
     environment = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -67,10 +64,7 @@ templates = _environment()
 
 
 def whole_number(text: str) -> int | None:
-    """Return a number in a query or header, for instance a position.
-
-    ``None`` for anything else.
-    """
+    """Return a number in a query or header, for instance a position. ``None`` for anything else."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None  # it fits into 64 bits
 
 

@@ -1,18 +1,12 @@
 """The latest log lines of all daemons on this machine."""
 
-import json
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import nlargest
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from zlib import crc32
 
 from app.config import RunFolder
-
-READ_BYTES = 256 << 10
-"""Bytes read from the end of each file."""
+from app.telemetry import last_records
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -39,12 +33,24 @@ class LogLine:
     event_id: str
     attributes: dict[str, Any]
 
+    @classmethod
+    def of(cls, record: dict[str, Any], daemon: str) -> Self:
+        """Return a log record as a line; ``daemon`` is whose log it is in, for a record that names none."""
+        given = record.get("attributes")
+        attributes = dict(given) if isinstance(given, dict) else {}
+        return cls(
+            time=str(record.get("timestamp") or ""),
+            level=str(record.get("severity_text") or ""),
+            daemon=str(attributes.pop("daemon", None) or daemon),
+            node=str(attributes.pop("node", None) or ""),
+            text=str(record.get("body") or ""),
+            event_id=str(attributes.pop("event_id", None) or ""),
+            attributes=attributes,
+        )
+
     @property
     def key(self) -> str:
-        """The name of the line in a page.
-
-        It keeps the line's details open while the page is refreshed.
-        """
+        """The name of the line in a page. It keeps the line's details open while the page is refreshed."""
         return f"line-{crc32(f'{self.time} {self.daemon} {self.text} {self.event_id}'.encode(errors='replace')):08x}"
 
 
@@ -67,7 +73,7 @@ def latest_lines(
     """
     least = LEVELS.index(level) if level in LEVELS else 0
     names = [name for name in log_names(folder) if daemon in ("", name)]
-    lines = (line for name in names for line in _lines(folder.log(name), name))
+    lines = (LogLine.of(record, name) for name in names for record in last_records(folder.log(name)))
     wanted = (
         line
         for line in lines
@@ -79,42 +85,3 @@ def latest_lines(
 
 def _names(line: LogLine, event_id: str) -> bool:
     return any(isinstance(value, str) and event_id in value for value in line.attributes.values())
-
-
-def _lines(path: Path, name: str) -> Iterator[LogLine]:
-    """Iterate over the last log records of a file."""
-    for text in _end(path).split("\n"):  # splitlines would cut a record at a U+2028 in its text
-        try:
-            record = json.loads(text)
-        except ValueError:
-            continue  # the first line may be cut, and the last one may be half written
-        if isinstance(record, dict):
-            yield _line(record, name)
-
-
-def _line(record: dict[str, Any], name: str) -> LogLine:
-    found = record.get("attributes")
-    attributes = dict(found) if isinstance(found, dict) else {}
-    return LogLine(
-        time=str(record.get("timestamp") or ""),
-        level=str(record.get("severity_text") or ""),
-        daemon=str(attributes.pop("daemon", None) or name),
-        node=str(attributes.pop("node", None) or ""),
-        text=str(record.get("body") or ""),
-        event_id=str(attributes.pop("event_id", None) or ""),
-        attributes=attributes,
-    )
-
-
-def _end(path: Path) -> str:
-    """Return the end of a file.
-
-    Empty if the file cannot be read, for instance while it is rotated.
-    """
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - READ_BYTES))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""

@@ -1,7 +1,4 @@
-"""The model of a run, folded once from its events.
-
-All pages show the same model.
-"""
+"""The model of a run, folded once from its events. All pages show the same model."""
 
 from collections import defaultdict, deque
 from typing import Any

@@ -1,7 +1,4 @@
-"""Recorded events by position, with their causes and effects.
-
-The index finds the positions.
-"""
+"""Recorded events by position, with their causes and effects. The index finds the positions."""
 
 from collections.abc import Iterable
 from itertools import chain
@@ -86,10 +83,7 @@ def _line(index: EventIndex, position: int) -> list[int]:
 
 
 def _effects(index: EventIndex, root: int, level: int) -> list[tuple[int, int, int]]:
-    """Return (position, level, hidden effects) of an event and its effects.
-
-    An event comes before its own effects.
-    """
+    """Return (position, level, hidden effects) of an event and its effects. An event comes before its own effects."""
     deepest, found, waiting = level + EFFECTS, list[tuple[int, int, int]](), [(root, level)]
     while waiting:
         at, depth = waiting.pop()

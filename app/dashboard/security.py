@@ -37,10 +37,7 @@ class Guard:
     access: Access = field(kw_only=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request.
-
-        ``request.state.may_act`` says whether the request carries the token.
-        """
+        """Serve a request. ``request.state.may_act`` says whether the request carries the token."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

@@ -14,10 +14,7 @@ MOST_BYTES = 65_536
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """Return the fields of a form.
-
-    The last value of a repeated field counts. Empty for a form that is too large.
-    """
+    """Return the fields of a form. The last value of a repeated field counts. Empty for a form that is too large."""
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -28,10 +25,7 @@ async def form_of(request: Request) -> dict[str, str]:
 
 
 def _local(path: str) -> str:
-    """Return a path of this site; "/" for anything else.
-
-    Otherwise a link could lead to another site.
-    """
+    """Return a path of this site; "/" for anything else. Otherwise a link could lead to another site."""
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) else "/"
 
 

@@ -21,10 +21,7 @@ from app.dashboard.recorded import events_at
 from app.events import Event
 
 PING_SECONDS = 15.0
-"""Time without news after which a comment is sent.
-
-Otherwise proxies would close the connection.
-"""
+"""Time without news after which a comment is sent. Otherwise proxies would close the connection."""
 
 LEAST_SECONDS = 0.5
 """Time between two messages to a client."""
@@ -74,9 +71,9 @@ async def _news(feed: Feed, after: int, chosen: EventFilter | None) -> AsyncIter
             position = model.position
             changed = sorted(key for key, at in model.latest.items() if at > after)
         if position > after:
-            while chosen is not None and (found := await asyncio.to_thread(_rows, feed, chosen, after, position)):
-                after = found[-1].sequence
-                yield message("rows", rows_html(found), after)
+            while chosen is not None and (events := await asyncio.to_thread(_rows, feed, chosen, after, position)):
+                after = events[-1].sequence
+                yield message("rows", rows_html(events), after)
             news = {"position": position, "head": feed.head, "configs": changed}
             yield message("news", json.dumps(news), position)
             after = position
@@ -90,8 +87,10 @@ async def _news(feed: Feed, after: int, chosen: EventFilter | None) -> AsyncIter
 def _rows(feed: Feed, chosen: EventFilter, after: int, upto: int) -> list[Event[Any]]:
     """Return the next chosen events up to a position, in order."""
     with feed.reading() as model:
-        found = model.index.select(chosen.types, chosen.config_key or None, after=after, before=upto + 1, first=ROWS)
-    return events_at(feed, found)
+        positions = model.index.select(
+            chosen.types, chosen.config_key or None, after=after, before=upto + 1, first=ROWS
+        )
+    return events_at(feed, positions)
 
 
 ROUTES = (Route("/live", live),)

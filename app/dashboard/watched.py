@@ -1,7 +1,4 @@
-"""A watched game as a page shows it.
-
-The page shows one position, the decision in it, and what led to it.
-"""
+"""A watched game as a page shows it. The page shows one position, the decision in it, and what led to it."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -85,10 +82,7 @@ def record_of(config: GameConfig, job: PageJob) -> Record:
 
 
 def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int | None) -> GameView:
-    """Return a ply of a game, the latest by default.
-
-    ``names`` are the names of the players, by seat.
-    """
+    """Return a ply of a game, the latest by default. ``names`` are the names of the players, by seat."""
     last = len(record.plies) - 1
     shown = last if ply is None else min(max(ply, 0), last)
     here, spectator, sides = record.plies[shown], spectator_of(config), side_names(config)
@@ -124,10 +118,7 @@ def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int
 
 
 def seat_names(config: GameConfig, result: WatchedGame | None, player: str, against: str, seat: int) -> tuple[str, ...]:
-    """Return the player in each seat.
-
-    Once the game is over, the names include the hashes of the models.
-    """
+    """Return the player in each seat. Once the game is over, the names include the hashes of the models."""
 
     def name(asked: str, known: str | None) -> str:
         found = short(known) if known else ""

@@ -7,10 +7,7 @@ from app.doctor.diagnosis import Check
 
 
 def _checks() -> list[Check]:
-    """Return the checks in order of module and line.
-
-    Functions that a module imports are left out.
-    """
+    """Return the checks in order of module and line. Functions that a module imports are left out."""
     found: list[Check] = []
     for module in (machine, journal, daemons, training):
         own = [

@@ -22,16 +22,10 @@ FAILURE_SHOWN = timedelta(hours=1)
 """Time for which a failure of a broker that has started again is reported."""
 
 LAG_EVENTS = 5_000
-"""Fewest unread events at which a daemon is reported.
-
-A daemon folds this number in less than a second.
-"""
+"""Fewest unread events at which a daemon is reported. A daemon folds this number in less than a second."""
 
 CATCH_UP_SECONDS = 300.0
-"""Time after which a daemon that is not ready yet is reported.
-
-A start from saved state takes seconds.
-"""
+"""Time after which a daemon that is not ready yet is reported. A start from saved state takes seconds."""
 
 
 def broker_unreachable(facts: Facts) -> Iterator[Symptom]:
@@ -46,10 +40,7 @@ def broker_unreachable(facts: Facts) -> Iterator[Symptom]:
 
 
 def broker_failed(facts: Facts) -> Iterator[Symptom]:
-    """Find a broker that ended by an error.
-
-    One that has started again is reported for a while.
-    """
+    """Find a broker that ended by an error. One that has started again is reported for a while."""
     end = facts.broker_end
     if end is None:
         return
@@ -72,10 +63,7 @@ def run_stopped(facts: Facts) -> Iterator[Symptom]:
 
 
 def daemon_silent(facts: Facts) -> Iterator[Symptom]:
-    """Find daemons without a sign of life.
-
-    Other daemons of the same name do their jobs, if there are any.
-    """
+    """Find daemons without a sign of life. Other daemons of the same name do their jobs, if there are any."""
     for one in _daemons(facts):
         if one.state != "silent":
             continue
@@ -164,10 +152,7 @@ def version_mix(facts: Facts) -> Iterator[Symptom]:
 
 
 def worker_paused(facts: Facts) -> Iterator[Symptom]:
-    """Find workers that get no requests.
-
-    The reason is that their jobs failed or their games are bad.
-    """
+    """Find workers that get no requests. The reason is that their jobs failed or their games are bad."""
     for one in _daemons(facts):
         if one.state in ("degraded", "quarantined"):
             how = "is paused after failures" if one.state == "degraded" else "is in quarantine"

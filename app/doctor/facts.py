@@ -1,7 +1,4 @@
-"""Facts about a run and this machine, on which checks decide.
-
-``None`` means unknown, never zero.
-"""
+"""Facts about a run and this machine, on which checks decide. ``None`` means unknown, never zero."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,10 +26,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The file system of a folder.
-
-    ``inodes`` are the free ones; ``None`` where they are not counted.
-    """
+    """The file system of a folder. ``inodes`` are the free ones; ``None`` where they are not counted."""
 
     path: Path
     bytes: int

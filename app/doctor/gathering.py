@@ -1,7 +1,4 @@
-"""Gathering the facts of a run and of this machine.
-
-They come from the run's files, its journal and its broker.
-"""
+"""Gathering the facts of a run and of this machine. They come from the run's files, its journal and its broker."""
 
 import asyncio
 import os
@@ -54,7 +51,7 @@ from app.journal.history import open_dead_letters, voided_events
 from app.journal.outbox import MAX_BYTES as OUTBOX_BYTES
 from app.language.packages import require_packages
 from app.language.text_server import TextServer
-from app.status.status import Board, Presence, ProcessEnd
+from app.status.status import Board, Presence, ProcessEnd, ask_presence
 from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, open_store
 from app.store.blobs import model_remedy
 from app.telemetry import last_records
@@ -70,10 +67,7 @@ RECENT: frozenset[type[Payload]] = frozenset(
 """Event types whose latest events the checks read."""
 
 RECENT_EVENTS = 50_000
-"""Latest events of all types that are searched for recent ones.
-
-A cluster of 36 nodes records as many in two days.
-"""
+"""Latest events of all types that are searched for recent ones. A cluster of 36 nodes records as many in two days."""
 
 QUICK_EVENTS = 5_000
 """Latest events whose records are checked without --deep."""
@@ -82,10 +76,7 @@ SAMPLE_EVENTS = 10_000
 """Latest events over which the journal's growth is measured."""
 
 BOARD_SECONDS = 10.0
-"""Longest wait for the board from the bus.
-
-The board may have to be folded from years of events.
-"""
+"""Longest wait for the board from the bus. The board may have to be folded from years of events."""
 
 GPUS = "nvidia[0-9]*"
 
@@ -166,7 +157,7 @@ def _ask(place: Place, loaded: Loaded, *, board: bool) -> _Answers:
 
 async def _answers(place: Place, *, board: bool) -> tuple[Presence, Board | None, tuple[Event[Any], ...]]:
     async with connected(place, ASK_SECONDS, producer="doctor") as bus:
-        presence = {f"{one.daemon}@{one.node}": one for one in await bus.present()}
+        presence = await ask_presence(bus)
         found: Board | None = None
         if board:
             with suppress(TimeoutError):
@@ -222,10 +213,7 @@ def _of_text_server(address: str) -> Problem | None:
 
 
 def _keys(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Key, ...]]:
-    """Return problems of the key files, and the admitted keys.
-
-    Only the head knows the admitted keys.
-    """
+    """Return problems of the key files, and the admitted keys. Only the head knows the admitted keys."""
     keys, admitted = loaded.deployment.keys, KeyList()
 
     def read_list() -> None:
@@ -319,10 +307,7 @@ def _with_events(place: Place, reader: SqliteJournalReader, loaded: Loaded | Non
 
 
 def _recorded_us(reader: SqliteJournalReader, position: int) -> int:
-    """Return when the event at a position was recorded.
-
-    In microseconds since 1970; 0 without an event.
-    """
+    """Return when the event at a position was recorded. In microseconds since 1970; 0 without an event."""
     record = next(reader.headers_back(position), None)
     return record.recorded_us if record else 0
 

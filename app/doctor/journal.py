@@ -7,10 +7,7 @@ from app.doctor.diagnosis import Symptom
 from app.doctor.facts import Facts
 
 BEHIND_EVENTS = 100_000
-"""Events beyond the limit that may stay live.
-
-Archiving begins after 25,000 new events, and takes a while.
-"""
+"""Events beyond the limit that may stay live. Archiving begins after 25,000 new events, and takes a while."""
 
 FORECAST_DAYS = 14.0
 HOURS = 24

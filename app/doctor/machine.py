@@ -58,10 +58,7 @@ def key_expiring(facts: Facts) -> Iterator[Symptom]:
 
 
 def key_refused(facts: Facts) -> Iterator[Symptom]:
-    """Find keys that the broker refuses.
-
-    These are this machine's key, and on the head also those of others.
-    """
+    """Find keys that the broker refuses. These are this machine's key, and on the head also those of others."""
     if facts.broker and facts.broker.refused and facts.broker.problem:
         yield Symptom(
             "critical",
@@ -100,10 +97,7 @@ def _is_over(refused: AccessRefused, admitted: tuple[Key, ...]) -> bool:
 
 
 def disk_full(facts: Facts) -> Iterator[Symptom]:
-    """Find disks with little room.
-
-    A full disk stops the broker, and with it the run.
-    """
+    """Find disks with little room. A full disk stops the broker, and with it the run."""
     for disk in facts.disks:
         if disk.free_bytes < ROOM_BYTES:
             yield Symptom(
@@ -186,10 +180,7 @@ def store_full(facts: Facts) -> Iterator[Symptom]:
 
 
 def text_server_away(facts: Facts) -> Iterator[Symptom]:
-    """Find servers of text that do not answer.
-
-    Without any of them, jobs wait for five minutes and then fail.
-    """
+    """Find servers of text that do not answer. Without any of them, jobs wait for five minutes and then fail."""
     away = {address: problem for address, problem in facts.text_servers.items() if problem}
     for address, problem in away.items():
         yield Symptom(

@@ -22,10 +22,7 @@ Each shard could have ended the pause by its quality, and few shards are played 
 """
 
 SPARE = 2.0
-"""Multiple of the most rows that a training can need.
-
-It allows for shards that come late.
-"""
+"""Multiple of the most rows that a training can need. It allows for shards that come late."""
 
 GATE_HOURS = 2.0
 """Longest time between two events about a candidate's gate.

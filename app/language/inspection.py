@@ -20,6 +20,7 @@ from math import prod
 
 import numpy as np
 
+from app.config import GameConfig
 from app.core import ShardKey
 from app.engine import Report
 from app.job_specs import InspectionResult, InspectionSpec, job
@@ -28,16 +29,16 @@ from app.language.text_game import IllegalAnswer
 from app.language.text_games import open_text_table
 from app.language.token_shard import TokenShard, get_token_shard
 from app.play.inspection import (
-    CERTAIN,
-    COMPARED,
     ENOUGH_DIVERSITY,
     ENOUGH_ORIGINALITY,
     FLOOR,
-    ForeignShard,
-    RepeatedShard,
-    repetition_evidence,
+    check_delivered_once,
+    check_origin,
+    check_repetition,
+    opened_store,
+    sample_of,
 )
-from app.store import BlobStore, DamagedBlob, MissingBlob, game_seed, open_store
+from app.store import BlobStore, game_seed
 
 SCORED = ("legality", "parsing", "diversity", "originality", "completion")
 
@@ -48,29 +49,19 @@ def inspect(spec: InspectionSpec, report: Report) -> InspectionResult:
 
     Raises ``MissingBlob``, ``DamagedBlob`` for a changed bit, ``ForeignShard`` or ``RepeatedShard``.
     """
-    store = open_store(spec.store)
-    for spent in spec.discard:
-        store.delete(spent)
-    if spec.shard in spec.earlier:
-        raise RepeatedShard(
-            f"Shard {spec.shard} was delivered before, for another request.",
-            hint="Find out why a worker answered two requests with one shard, or who published it again.",
-        )
+    store = opened_store(spec)
+    check_delivered_once(spec)
     shard = get_token_shard(store, spec.shard)
-    rules = open_text_table(spec.config, 0).spec.rules_version
-    found = shard.meta.config_key, shard.meta.rules_version, shard.meta.model
-    if found != (spec.config.key, rules, spec.model):
-        raise ForeignShard(
-            f"Shard {spec.shard} is of {found}, not of {(spec.config.key, rules, spec.model)}.",
-            hint="Leave it out, and play fresh games under the rules installed here.",
-        )
-    _check_repetition(store, shard, spec.earlier[-COMPARED:])
+    check_origin(spec, shard.meta, open_text_table(spec.config, 0).spec.rules_version)
+    tokens = np.add.reduceat(shard.log_prob, shard.offsets[:-1])
+    log_probs = np.bincount(shard.game, weights=tokens, minlength=shard.games).astype(np.float64)
+    check_repetition(store, spec, _games(shard), log_probs, _games_of)
     report({"rows": shard.rows, "games": shard.games})
     components = components_of(shard)
     score = prod(components[name] for name in SCORED) ** (1 / len(SCORED))
-    sample = np.random.default_rng(spec.seed).permutation(shard.games)[: spec.sample_games]
+    sample = sample_of(spec, shard.games)
     vocabulary = vocabulary_of(store, spec.config.language.base, shard.meta.base)
-    failures = [text for game in np.sort(sample).tolist() for text in _differences(spec, shard, game, vocabulary)]
+    failures = [text for game in sample for text in _differences(spec.config, shard, game, vocabulary)]
     return InspectionResult(
         score=score, components=components, checked=len(sample), against="its own rules", failures=tuple(failures)
     )
@@ -85,7 +76,7 @@ def components_of(shard: TokenShard) -> dict[str, float]:
         prompts.append(shard.ids[begin:middle].tobytes())
         answers.append(shard.ids[middle:end].tolist())
     pairs = [a == b for answer in answers for a, b in pairwise(answer)]
-    games = [_history(shard, game) for game in range(shard.games)]
+    games = _games(shard)
     return {
         "legality": float(shard.legal.mean()),
         "parsing": float(shard.parsed.mean()),
@@ -97,28 +88,12 @@ def components_of(shard: TokenShard) -> dict[str, float]:
     }
 
 
-def _check_repetition(store: BlobStore, shard: TokenShard, earlier: tuple[ShardKey, ...]) -> None:
-    """Raise ``RepeatedShard`` if a shard is a copy of earlier shards.
+def _games_of(store: BlobStore, key: ShardKey) -> list[bytes]:
+    return _games(get_token_shard(store, key))
 
-    Missing and damaged earlier shards are skipped.
-    """
-    before = []
-    for key in earlier:
-        try:
-            other = get_token_shard(store, key)
-        except (MissingBlob, DamagedBlob):
-            continue
-        before.append([_history(other, game) for game in range(other.games)])
-    games = [_history(shard, game) for game in range(shard.games)]
-    tokens = np.add.reduceat(shard.log_prob, shard.offsets[:-1])
-    log_probs = np.bincount(shard.game, weights=tokens, minlength=shard.games).astype(np.float64)
-    evidence = repetition_evidence(games, log_probs, before)
-    if evidence >= CERTAIN:
-        raise RepeatedShard(
-            "The games are those of earlier shards, too many to be chance "
-            f"(evidence {evidence:.0f} nats, {CERTAIN:.0f} is certain).",
-            hint="Find out why a worker plays the same games again: do its requests have the same seed?",
-        )
+
+def _games(shard: TokenShard) -> list[bytes]:
+    return [_history(shard, game) for game in range(shard.games)]
 
 
 def _history(shard: TokenShard, game: int) -> bytes:
@@ -126,9 +101,9 @@ def _history(shard: TokenShard, game: int) -> bytes:
     return "\0".join(f"{seat}{text}" for seat, text in shard.played_answers(game)).encode()
 
 
-def _differences(spec: InspectionSpec, shard: TokenShard, game: int, vocabulary: Vocabulary) -> Iterator[str]:
+def _differences(config: GameConfig, shard: TokenShard, game: int, vocabulary: Vocabulary) -> Iterator[str]:
     """Yield the differences between a recorded game and its replay. The replay uses the game's seed and its answers."""
-    table = open_text_table(spec.config, 1)
+    table = open_text_table(config, 1)
     table.reset([0], [game_seed(shard.meta.seed, int(shard.start[game]))], [0])
     prompts = {
         (

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 from app.core import FlyballError
 
-PACKAGES = ("transformers", "tokenizers", "peft", "httpx2")
+PACKAGES = ("transformers", "tokenizers", "peft")
 
 
 class NoLanguagePackages(FlyballError):

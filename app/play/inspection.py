@@ -37,7 +37,8 @@ which an arithmetic mean would hide:
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from math import log, prod
 
@@ -52,7 +53,7 @@ from app.engine import Report
 from app.games import Checker, GameRecord, checker_for, open_table
 from app.job_specs import InspectionResult, InspectionSpec, job
 from app.play.match_statistics import seat_wins
-from app.store import BlobStore, DamagedBlob, MissingBlob, Shard, game_seed, get_shard, open_store
+from app.store import BlobStore, DamagedBlob, MissingBlob, Shard, ShardMeta, game_seed, get_shard, open_store
 
 Games = Sequence[bytes]  # a shard's games in order, each as the bytes of its history
 
@@ -109,62 +110,87 @@ def inspect(spec: InspectionSpec, report: Report) -> ShardInspection:
 
     Raises ``MissingBlob``, ``DamagedBlob`` for a changed bit, ``ForeignShard`` or ``RepeatedShard``.
     """
-    store = open_store(spec.store)
-    for spent in spec.discard:
-        store.delete(spent)
-    return inspect_in(store, spec, report)
+    return inspect_in(opened_store(spec), spec, report)
 
 
 def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> ShardInspection:
     """Inspect a shard of ``store``. Raises as ``inspect``. The store named in the spec is not opened."""
-    if spec.shard in spec.earlier:
-        raise RepeatedShard(
-            f"Shard {spec.shard} was delivered before, for another request.",
-            hint="Find out why a worker answered two requests with one shard, or who published it again.",
-        )
+    check_delivered_once(spec)
     shard = get_shard(store, spec.shard)
-    rules = open_table(spec.config, 1).spec.rules_version
-    claimed = shard.meta.config_key, shard.meta.rules_version, shard.meta.model
-    expected = spec.config.key, rules, spec.model
-    if claimed != expected:
-        texts = [f"{key} under {version} by {model[:8]}" for key, version, model in (claimed, expected)]
-        raise ForeignShard(
-            f"Shard {spec.shard} is of {texts[0]}, not of {texts[1]}.",
-            hint="Leave it out, and play fresh games under the rules installed here.",
-        )
-    _check_repetition(store, shard, spec.earlier[-COMPARED:])
+    check_origin(spec, shard.meta, open_table(spec.config, 1).spec.rules_version)
+    log_probs = np.bincount(shard.game, weights=shard.log_prob, minlength=shard.games).astype(np.float64)
+    check_repetition(store, spec, _games(shard), log_probs, _games_of)
     counted = shard_statistics(shard)
     report({"rows": counted.rows, "games": counted.games})
     checker = checker_for(spec.config)
-    sample = np.random.default_rng(spec.seed).permutation(shard.games)[: spec.sample_games]
+    sample = sample_of(spec, shard.games)
     return ShardInspection(
         **dict(quality_score(counted)),
         statistics=counted,
         against=checker.against,
         checked=len(sample),
-        failures=tuple(_differences(shard, checker, np.sort(sample))),
+        failures=tuple(_differences(shard, checker, sample)),
     )
 
 
-def _check_repetition(store: BlobStore, shard: Shard, earlier: Sequence[ShardKey]) -> None:
-    """Raise ``RepeatedShard`` for a copy of earlier shards. Missing and damaged earlier shards are skipped."""
-    before = []
-    for key in earlier:
-        try:
-            before.append(_games_of(store, key))
-        except (MissingBlob, DamagedBlob):
-            continue
-    games = _games(shard)
-    log_probs = np.bincount(shard.game, weights=shard.log_prob, minlength=shard.games).astype(np.float64)
+def opened_store(spec: InspectionSpec) -> BlobStore:
+    """Open the store, and delete the spent shards."""
+    store = open_store(spec.store)
+    for spent in spec.discard:
+        store.delete(spent)
+    return store
+
+
+def check_delivered_once(spec: InspectionSpec) -> None:
+    """Raise ``RepeatedShard`` if the shard is one of the earlier shards itself."""
+    if spec.shard in spec.earlier:
+        raise RepeatedShard(
+            f"Shard {spec.shard} was delivered before, for another request.",
+            hint="Find out why a worker answered two requests with one shard, or who published it again.",
+        )
+
+
+def check_origin(spec: InspectionSpec, meta: ShardMeta, rules: str) -> None:
+    """Raise ``ForeignShard`` if configuration, rules or model are not those of the request."""
+    claimed, expected = (meta.config_key, meta.rules_version, meta.model), (spec.config.key, rules, spec.model)
+    if claimed != expected:
+        claim, request = (f"{key} under {version} by {model[:8]}" for key, version, model in (claimed, expected))
+        raise ForeignShard(
+            f"Shard {spec.shard} is of {claim}, not of {request}.",
+            hint="Leave it out, and play fresh games under the rules installed here.",
+        )
+
+
+def check_repetition(
+    store: BlobStore,
+    spec: InspectionSpec,
+    games: Games,
+    log_probs: NDArray[np.float64],
+    games_of: Callable[[BlobStore, ShardKey], Games],
+) -> None:
+    """Raise ``RepeatedShard`` if games are a copy of earlier shards' games.
+
+    ``log_probs`` as in ``repetition_evidence``; ``games_of`` reads the games of an earlier shard. Missing and damaged
+    earlier shards are skipped.
+    """
+    before = list[Games]()
+    for key in spec.earlier[-COMPARED:]:
+        with suppress(MissingBlob, DamagedBlob):
+            before.append(games_of(store, key))
     evidence = repetition_evidence(games, log_probs, before)
     if evidence >= CERTAIN:
-        earlier_games = {game for other in before for game in other}
-        repeated = sum(game in earlier_games for game in games)
+        repeated = {game for earlier in before for game in earlier}
         raise RepeatedShard(
-            f"{repeated} of {len(games)} games are those of earlier shards, too many to be chance (evidence "
-            f"{evidence:.0f} nats, {CERTAIN:.0f} is certain).",
+            f"{sum(game in repeated for game in games)} of {len(games)} games are those of earlier shards, too many to "
+            f"be chance (evidence {evidence:.0f} nats, {CERTAIN:.0f} is certain).",
             hint="Find out why a worker plays the same games again: do its requests have the same seed?",
         )
+
+
+def sample_of(spec: InspectionSpec, games: int) -> list[int]:
+    """Return the games that are played again, drawn from a shard of so many games."""
+    drawn: list[int] = np.random.default_rng(spec.seed).permutation(games)[: spec.sample_games].tolist()
+    return sorted(drawn)
 
 
 def repetition_evidence(games: Games, log_probs: NDArray[np.float64], earlier: Sequence[Games]) -> float:
@@ -288,11 +314,11 @@ def game_record(shard: Shard, game: int) -> GameRecord:
     )
 
 
-def _differences(shard: Shard, checker: Checker, games: NDArray[np.int64]) -> Iterator[str]:
-    for game in games.tolist():
-        differences = [*checker.failures(game_record(shard, game)), *_rewards(shard, game)]
-        if differences:
-            yield f"game {game}: {differences[0]}"
+def _differences(shard: Shard, checker: Checker, games: Iterable[int]) -> Iterator[str]:
+    for game in games:
+        failures = [*checker.failures(game_record(shard, game)), *_rewards(shard, game)]
+        if failures:
+            yield f"game {game}: {failures[0]}"
 
 
 def _rewards(shard: Shard, game: int) -> Iterator[str]:

@@ -70,10 +70,7 @@ class Progress(Row, frozen=True):
 
 
 class Boosted(Row, frozen=True):
-    """An exploration boost.
-
-    ``multiplier`` is the factor on the sampling temperature.
-    """
+    """An exploration boost. ``multiplier`` is the factor on the sampling temperature."""
 
     multiplier: float
     since_us: int
@@ -81,10 +78,7 @@ class Boosted(Row, frozen=True):
 
 
 class Failing(Row, frozen=True):
-    """Failures in a row of one kind of work.
-
-    ``error`` is the last one's.
-    """
+    """Failures in a row of one kind of work. ``error`` is the last one's."""
 
     times: int
     error: str
@@ -184,12 +178,18 @@ def fold_config(row: ConfigRow, event: Event[Payload]) -> ConfigRow:
     return row.replace(**changes) if changes else row
 
 
+def fold_configs(rows: Mapping[str, ConfigRow], event: Event[Payload]) -> dict[str, ConfigRow]:
+    """Return the row that an event about a configuration changes, by the configuration's key."""
+    row = rows.get(event.subject) or ConfigRow(key=event.subject, since_us=event.recorded_us)
+    return {event.subject: fold_config(row, event)}
+
+
 def _selfplay(row: ConfigRow, event: Event[SelfplayComplete]) -> Changes:
     shard, second = event.data.shard, event.recorded_us // SECOND_US
     before, games = row.played, shard.games
     if before and before[-1][0] == second:
         before, games = before[:-1], games + before[-1][1]
-    played = tuple(one for one in before if one[0] > second - WINDOW_SECONDS)
+    played = tuple((then, count) for then, count in before if then > second - WINDOW_SECONDS)
     counted = Untrained(shards=row.untrained.shards + 1, rows=row.untrained.rows + shard.rows)
     totals = {"games": row.games + shard.games, "rows": row.rows + shard.rows, "untrained": counted}
     return totals | {"played": (*played, (second, games))}
@@ -247,7 +247,7 @@ def _promotion(row: ConfigRow, event: Event[ModelPromoted]) -> Changes:
 def _champions(row: ConfigRow, *newest: PastChampion) -> tuple[PastChampion, ...]:
     """Return the champions in the lineage's order, with new ones added."""
     since = {champion.model: champion for champion in (*row.champions, *newest)}
-    return tuple(since[one.model] for one in row.lineage.champions if one.model in since)
+    return tuple(since[past.model] for past in row.lineage.champions if past.model in since)
 
 
 def _rejection(row: ConfigRow, event: Event[PromotionRejected]) -> Changes:
@@ -313,7 +313,7 @@ def _intensity(_: ConfigRow, event: Event[TrainingIntensityChanged]) -> Changes:
 
 def _quality(_: ConfigRow, event: Event[QualityScoreUpdated]) -> Changes:
     components = event.data.components.items()
-    return {"weakest": min(components, key=lambda one: one[1]) if components else None}
+    return {"weakest": min(components, key=lambda component: component[1]) if components else None}
 
 
 def _regression(row: ConfigRow, event: Event[RegressionDetected]) -> Changes:

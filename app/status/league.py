@@ -137,10 +137,7 @@ class LeagueView:
         }
 
     def members(self) -> list[dict[str, Any]]:
-        """Return rows of the active members, baselines first.
-
-        A rated champion that is no member has the last row.
-        """
+        """Return rows of the active members, baselines first. A rated champion that is no member has the last row."""
         agents = list(self.league.active)
         champion = self.league.champion
         if champion is not None and champion not in self.league.agents and champion in self.rated:
@@ -149,10 +146,7 @@ class LeagueView:
         return [self.row(agent) for agent in agents]
 
     def matrix(self, agents: Iterable[str]) -> list[list[float | None]]:
-        """Return mean scores of agents (rows) against each other (columns).
-
-        ``None`` for pairs without games.
-        """
+        """Return mean scores of agents (rows) against each other (columns). ``None`` for pairs without games."""
         names = list(agents)
         scores = {(pair.first, pair.second): pair.mean for pair in self.pairs}
         scores |= {(second, first): 1 - score for (first, second), score in scores.items()}

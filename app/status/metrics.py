@@ -19,11 +19,10 @@ from app.bus.ports import Present
 from app.config import RunSettings
 from app.controllers.state import FeedbackState
 from app.core import BROKER, SECOND_US, ConfigKey
-from app.events.envelope import EPOCH
 from app.events.payload import Intensity
 from app.status.configs import ConfigRow
 from app.status.monitored import BOUNDS, RESULTS, CountRow, Durations
-from app.status.status import DaemonRow, Presence, waiting_for
+from app.status.status import DaemonRow, Presence, microseconds, waiting_for
 
 Sample = tuple[tuple[str, ...], float | None]
 """Values of the labels, and the value; ``None``: it is unknown."""
@@ -34,10 +33,7 @@ Activity = Literal["selfplay", "training", "evaluation", "promotion"]
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Sizes of a run's files, in bytes, and its dead letters.
-
-    ``free`` and ``size`` are of the run folder's disk.
-    """
+    """Sizes of a run's files, in bytes, and its dead letters. ``free`` and ``size`` are of the run folder's disk."""
 
     journal: int
     archive: int
@@ -48,10 +44,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Messages of a webhook or collector, by outcome.
-
-    ``behind`` is the number of events that wait for it.
-    """
+    """Messages of a webhook or collector, by outcome. ``behind`` is the number of events that wait for it."""
 
     outcomes: Mapping[str, int]
     behind: int
@@ -88,7 +81,7 @@ class View:
     @property
     def now_us(self) -> int:
         """The time of day, microseconds since 1970."""
-        return round((self.now - EPOCH).total_seconds() * SECOND_US)
+        return microseconds(self.now)
 
     def rows(self) -> Iterator["Config"]:
         """Iterate over the configurations that the run plays."""
@@ -135,10 +128,7 @@ def _daemons(view: View, value: Callable[[Present], float | None]) -> Iterator[S
 
 
 def _up(view: View) -> Iterator[Sample]:
-    """Yield 1 for each living daemon, and 0 for each lost one.
-
-    The broker lives if it has just answered.
-    """
+    """Yield 1 for each living daemon, and 0 for each lost one. The broker lives if it has just answered."""
     for row in view.daemons.values():
         if row.daemon == BROKER and row.state != "stopped":
             yield (row.daemon, row.node), float(view.presence is not None)
@@ -348,10 +338,7 @@ METRICS: tuple[Metric, ...] = (
 
 
 class Exposition(Collector):
-    """Gives the metrics of the present view to ``prometheus_client``.
-
-    Without a view there are no metrics.
-    """
+    """Gives the metrics of the present view to ``prometheus_client``. Without a view there are no metrics."""
 
     def __init__(self, view: Callable[[], View | None]) -> None:
         self._view = view

@@ -7,7 +7,7 @@ journal gives the same figures.
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 from msgspec import field
 
@@ -15,7 +15,6 @@ from app.config import RunSettings
 from app.core import SECOND_US
 from app.events import (
     CATALOGUE,
-    DaemonFact,
     DistributionFailed,
     EvaluationCompleted,
     EvaluationFailed,
@@ -39,8 +38,8 @@ from app.events import (
     TrainingRequested,
 )
 from app.events.rows import Row
-from app.status.configs import CHANGED_BY, ConfigRow, fold_config
-from app.status.status import DaemonRow, Trouble, fold_daemon, fold_trouble
+from app.status.configs import CHANGED_BY, ConfigRow, fold_configs
+from app.status.status import DAEMONS_READ, DaemonRow, fold_daemons
 
 JobOutcome = Literal["completed", "failed"]
 
@@ -74,16 +73,10 @@ CAUSES: frozenset[type[Payload]] = frozenset(
 """The events that jobs are done for."""
 
 MOST_WAITING = 256
-"""Most events of a configuration whose jobs are waited for.
-
-The durations of older jobs are not known.
-"""
+"""Most events of a configuration whose jobs are waited for. The durations of older jobs are not known."""
 
 BOUNDS = (1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0)
-"""Upper bounds of durations that are counted together, in seconds.
-
-The last count has no bound.
-"""
+"""Upper bounds of durations that are counted together, in seconds. The last count has no bound."""
 
 
 class Durations(Row, frozen=True):
@@ -93,12 +86,9 @@ class Durations(Row, frozen=True):
     sum_seconds: float = 0.0
 
     def with_one(self, seconds: float) -> "Durations":
-        """Return the durations with one more.
-
-        A duration that equals a bound counts below it, as in Prometheus.
-        """
-        place = bisect_left(BOUNDS, seconds)
-        counts = (*self.counts[:place], self.counts[place] + 1, *self.counts[place + 1 :])
+        """Return the durations with one more. A duration that equals a bound counts below it, as in Prometheus."""
+        bucket = bisect_left(BOUNDS, seconds)
+        counts = (*self.counts[:bucket], self.counts[bucket] + 1, *self.counts[bucket + 1 :])
         return Durations(counts=counts, sum_seconds=self.sum_seconds + seconds)
 
 
@@ -119,10 +109,7 @@ class CountRow(Row, frozen=True):
 
 @dataclass(frozen=True)
 class EventCounts:
-    """Counts all events.
-
-    The rows' keys are configurations, and the empty string for events about the run.
-    """
+    """Counts all events. The rows' keys are configurations, and the empty string for events about the run."""
 
     settings: RunSettings
     name: ClassVar[str] = "EventCounts"
@@ -144,10 +131,7 @@ class EventCounts:
 
 
 def _ended(row: CountRow, event: Event[Payload], kind: str, outcome: JobOutcome) -> dict[str, Any]:
-    """Count a job that ended.
-
-    Its duration is counted if it completed and its cause is known.
-    """
+    """Count a job that ended. Its duration is counted if it completed and its cause is known."""
     of_kind = row.jobs.get(kind, {})
     changes: dict[str, Any] = {"jobs": {**row.jobs, kind: {**of_kind, outcome: of_kind.get(outcome, 0) + 1}}}
     since_us = row.waiting.get(event.envelope.causationid or "") if outcome == "completed" else None
@@ -171,9 +155,7 @@ class ConfigFold:
 
     def step(self, rows: Mapping[str, ConfigRow], event: Event[Payload]) -> Step[ConfigRow]:
         """Fold one event about a configuration."""
-        key = event.subject
-        row = rows.get(key) or ConfigRow(key=key, since_us=event.recorded_us)
-        return Step({key: fold_config(row, event)})
+        return Step(fold_configs(rows, event))
 
 
 @dataclass(frozen=True)
@@ -183,16 +165,9 @@ class DaemonFold:
     settings: RunSettings
     name: ClassVar[str] = "DaemonFold"
     row: ClassVar[type[DaemonRow]] = DaemonRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        payload for payload in CATALOGUE if issubclass(payload, (DaemonFact, *get_args(Trouble)))
-    )
+    reads: ClassVar[frozenset[type[Payload]]] = DAEMONS_READ
     emits: ClassVar[frozenset[type[Payload]]] = frozenset()
 
     def step(self, rows: Mapping[str, DaemonRow], event: Event[Any]) -> Step[DaemonRow]:
         """Fold one event about a daemon."""
-        data = event.data
-        if isinstance(data, DaemonFact):
-            name = f"{data.daemon}@{data.node}"
-            return Step({name: fold_daemon(rows.get(name), event)})
-        known = rows.get(data.worker)
-        return Step({data.worker: fold_trouble(known, data)} if known else {})
+        return Step(fold_daemons(rows, event))

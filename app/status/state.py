@@ -1,6 +1,6 @@
 """FeedbackState by configuration, each field with the event that set it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from app.backends import reason_fixed
@@ -10,15 +10,18 @@ from app.controllers.fold import Fold
 from app.controllers.knobs import configured
 from app.core import ConfigKey
 from app.events import Event, EventVoided, Payload, RunConfigured
+from app.events.frames import DeadLetter
+from app.journal import JournalReader, history
+from app.journal.history import voided_events
+
+OnDead = Callable[[DeadLetter], None]
+"""Receives an event that cannot be read."""
 
 STATE_READS: frozenset[type[Payload]] = FeedbackFold.reads | {EventVoided, RunConfigured}
 """Event types that the state is folded from."""
 
 FIELDS = (*(name for name in FeedbackState.__struct_fields__ if name != "lineage"), *Lineage.__struct_fields__)
-"""Names of the shown fields.
-
-The lineage's own fields replace the field ``lineage``.
-"""
+"""Names of the shown fields. The lineage's own fields replace the field ``lineage``."""
 
 
 SHOWN_KNOBS: Mapping[str, tuple[Knob, ...]] = {
@@ -87,15 +90,11 @@ def _initial(config_key: str) -> dict[str, Field]:
     return {name: Field(_value(state, name), None) for name in FIELDS}
 
 
-def state_fields(events: Iterable[Event[Any]], config_key: ConfigKey, voided: frozenset[int]) -> dict[str, Field]:
-    """Return the fields of a configuration's FeedbackState, by name.
-
-    ``events`` are all events of ``STATE_READS``.
-    """
-    fields = StateFields(voided)
-    for event in events:
-        if event.envelope.subject in (None, config_key):
-            fields.take(event)
+def state_fields(reader: JournalReader, config_key: ConfigKey, on_dead: OnDead) -> dict[str, Field]:
+    """Fold a journal into the fields of a configuration's FeedbackState, by name."""
+    fields = StateFields(frozenset(voided_events(reader)))
+    for event in _events(reader, config_key, on_dead):
+        fields.take(event)
     return fields.of(config_key)
 
 
@@ -110,14 +109,18 @@ def _is_as_configured(name: str, before: Field, value: Any, fold: Fold, key: Con
     return bool(value == configured(name, settings, key))
 
 
-def feedback_state(events: Iterable[Event[Any]], config_key: ConfigKey, voided: frozenset[int]) -> FeedbackState:
-    """Return a configuration's FeedbackState.
-
-    ``events`` are all events of ``STATE_READS``.
-    """
-    fold = Fold((FeedbackFold,), voided=voided)
-    fold.feed(event for event in events if event.envelope.subject in (None, config_key))
+def feedback_state(reader: JournalReader, config_key: ConfigKey, on_dead: OnDead) -> FeedbackState:
+    """Fold a journal into a configuration's FeedbackState."""
+    fold = Fold((FeedbackFold,), voided=frozenset(voided_events(reader)))
+    fold.feed(_events(reader, config_key, on_dead))
     return fold.states.get(config_key, FeedbackState(config_key=config_key))
+
+
+def _events(reader: JournalReader, config_key: ConfigKey, on_dead: OnDead) -> Iterator[Event[Any]]:
+    """Iterate over the events that a configuration's state depends on."""
+    for event in history(reader, types=STATE_READS, on_dead=on_dead):
+        if event.envelope.subject in (None, config_key):
+            yield event
 
 
 def _value(state: FeedbackState, name: str) -> Any:

@@ -13,12 +13,12 @@ from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from msgspec import DecodeError, field
 from pydantic import ValidationError
 
-from app.bus.ports import Present
+from app.bus.ports import Bus, Present
 from app.config import ForeignSettings, RunSettings
 from app.core import BROKER, SECOND_US, MeanOutcome, ModelHash, Rate
 from app.events import (
@@ -42,12 +42,17 @@ from app.events import (
 from app.events.envelope import EPOCH
 from app.events.rows import Row
 from app.journal import JournalReader, history
-from app.status.configs import CHANGED_BY, ConfigRow, Progress, fold_config
+from app.status.configs import CHANGED_BY, ConfigRow, Progress, fold_configs
 from app.status.summary import one_line, short
 
 State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
 Presence = Mapping[str, Present]
 """Living and lost daemons, by ``daemon@node``, as the broker knows them."""
+
+
+async def ask_presence(bus: Bus) -> Presence:
+    """Ask the broker for its table of daemons. Raises ``BrokerUnavailable`` or ``KeyRefused``."""
+    return {f"{present.daemon}@{present.node}": present for present in await bus.present()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +70,7 @@ MANY_FAILURES = 3
 """Failures in a row after which a configuration's status names them."""
 
 FORMAT = 10
-"""Version of saved boards.
-
-Raise it when the rows change, or when a fold counts events differently.
-"""
+"""Version of saved boards. Raise it when the rows change, or when a fold counts events differently."""
 
 
 class DaemonRow(Row, frozen=True):
@@ -90,15 +92,18 @@ class DaemonRow(Row, frozen=True):
     degraded: bool = False
     quarantined: bool = False
 
-    def state_in(self, presence: Presence | None, *, running: bool) -> State:
+    def state_in(self, presence: Presence | None, *, running: bool, broker_is_silent: bool = False) -> State:
         """Return the daemon's state.
 
-        ``silent``: the broker lost the daemon. ``gone``: the run ended without the daemon's stop.
+        ``silent``: the broker lost the daemon, or does not answer itself. ``gone``: the run ended without the daemon's
+        stop.
         """
         if self.state not in ("started", "ready"):
             return self.state
         if not running:
             return "gone"
+        if broker_is_silent and self.daemon == BROKER:
+            return "silent"
         if presence is not None and self.daemon != BROKER:
             present = presence.get(f"{self.daemon}@{self.node}")
             if present is None or present.lost:
@@ -109,10 +114,7 @@ class DaemonRow(Row, frozen=True):
 
 
 def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
-    """Return the row after one more event by its daemon.
-
-    The event's payload is a ``DaemonFact``.
-    """
+    """Return the row after one more event by its daemon. The event's payload is a ``DaemonFact``."""
     data = event.data
     assert isinstance(data, DaemonFact)
     if row is None:
@@ -148,13 +150,26 @@ def fold_trouble(row: DaemonRow, data: Trouble) -> DaemonRow:
     return after if after.degraded or after.quarantined else after.replace(error=None)
 
 
+def fold_daemons(rows: Mapping[str, DaemonRow], event: Event[Any]) -> dict[str, DaemonRow]:
+    """Return the row that an event of ``DAEMONS_READ`` changes, by ``daemon@node``."""
+    data = event.data
+    if isinstance(data, DaemonFact):
+        name = f"{data.daemon}@{data.node}"
+        return {name: fold_daemon(rows.get(name), event)}
+    row = rows.get(data.worker)
+    return {data.worker: fold_trouble(row, data)} if row else {}
+
+
+DAEMONS_READ: frozenset[type[Payload]] = frozenset(
+    payload for payload in BY_TYPE.values() if issubclass(payload, DaemonFact | Trouble)
+)
+"""Payload types that the rows of daemons are folded from."""
+
 READS: frozenset[type[Payload]] = frozenset(
-    payload
-    for payload in BY_TYPE.values()
-    if payload in CHANGED_BY
-    or payload.kind is Kind.DECISION
-    or issubclass(payload, (DaemonFact, *get_args(Trouble)))
-    or payload is RunConfigured
+    {RunConfigured}
+    | DAEMONS_READ
+    | CHANGED_BY.keys()
+    | {payload for payload in BY_TYPE.values() if payload.kind is Kind.DECISION}
 )
 """Payload types that a status is folded from."""
 
@@ -202,10 +217,7 @@ class ConfigStatus(Row, frozen=True):
 
 
 class DaemonStatus(Row, frozen=True):
-    """One daemon on one node.
-
-    ``lag`` and ``jobs`` are of its latest sign of life; ``None``: it has sent no sign.
-    """
+    """One daemon on one node. ``lag`` and ``jobs`` are of its latest sign of life; ``None``: it has sent no sign."""
 
     daemon: str
     node: str
@@ -221,10 +233,7 @@ class DaemonStatus(Row, frozen=True):
 
 
 class Status(Row, frozen=True):
-    """Status of a run at one time.
-
-    ``position`` is the position of the last event counted.
-    """
+    """Status of a run at one time. ``position`` is the position of the last event counted."""
 
     time: datetime
     running: bool
@@ -264,15 +273,10 @@ class Board(Row, frozen=False):  # type: ignore[misc]
             self.position, self.event_id = event.sequence, event.id
             if isinstance(event.data, RunConfigured):
                 self._configure(event)
-            elif isinstance(event.data, DaemonFact):
-                name = f"{event.data.daemon}@{event.data.node}"
-                self.daemons[name] = fold_daemon(self.daemons.get(name), event)
-            elif isinstance(event.data, Trouble):
-                if known := self.daemons.get(event.data.worker):
-                    self.daemons[event.data.worker] = fold_trouble(known, event.data)
+            elif isinstance(event.data, DaemonFact | Trouble):
+                self.daemons |= fold_daemons(self.daemons, event)
             elif event.subject:
-                row = self.configs.get(event.subject) or ConfigRow(key=event.subject, since_us=event.recorded_us)
-                self.configs[event.subject] = fold_config(row, event)
+                self.configs |= fold_configs(self.configs, event)
 
     def _configure(self, event: Event[RunConfigured]) -> None:
         """Fold the run's settings; foreign ones are skipped, as in every fold."""
@@ -281,18 +285,25 @@ class Board(Row, frozen=False):  # type: ignore[misc]
             for config in self.settings.configs:
                 self.configs.setdefault(config.key, ConfigRow(key=config.key, since_us=event.recorded_us))
 
-    def status(self, now: datetime, presence: Presence | None, *, running: bool) -> Status:
+    def status(
+        self, now: datetime, presence: Presence | None, *, running: bool, broker_is_silent: bool = False
+    ) -> Status:
         """Return the status of the run's current configurations and of its daemons.
 
         Args:
             now: the time of day.
             presence: what the broker knows of living daemons; ``None`` if it cannot be asked.
             running: whether the run is running, because the journal alone can't show a crash.
+            broker_is_silent: whether the broker listens and does not answer.
         """
-        now_us = _microseconds(now)
+        now_us = microseconds(now)
         played = self.configs if self.settings is None else [config.key for config in self.settings.configs]
-        daemons = tuple(_daemon(row, now_us, presence, running=running) for row in self._present())
-        live = {one.node for one in daemons if one.daemon == "distribution" and one.state in ("started", "ready")}
+        daemons = tuple(
+            _daemon(row, row.state_in(presence, running=running, broker_is_silent=broker_is_silent), now_us, presence)
+            for row in self._present()
+        )
+        distributing = [daemon for daemon in daemons if daemon.daemon == "distribution"]
+        live = {daemon.node for daemon in distributing if daemon.state in ("started", "ready")}
         return Status(
             time=now,
             running=running,
@@ -302,12 +313,9 @@ class Board(Row, frozen=False):  # type: ignore[misc]
         )
 
     def end(self, ended: ProcessEnd) -> None:
-        """Mark a daemon as failed, unless it was heard of since.
-
-        The broker cannot record its own failure.
-        """
+        """Mark a daemon as failed, unless it was heard of since. The broker cannot record its own failure."""
         for name, row in self.daemons.items():
-            if row.daemon == ended.daemon and row.heard_us < _microseconds(ended.time):
+            if row.daemon == ended.daemon and row.heard_us < microseconds(ended.time):
                 self.daemons[name] = row.replace(state="failed", error=ended.reason)
 
     def _present(self) -> list[DaemonRow]:
@@ -324,10 +332,7 @@ class Board(Row, frozen=False):  # type: ignore[misc]
 
 
 def load_board(path: Path, reader: JournalReader) -> Board:
-    """Return the saved board, or an empty one.
-
-    A saved board counts only if it belongs to the journal.
-    """
+    """Return the saved board, or an empty one. A saved board counts only if it belongs to the journal."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         text = document["state"]
@@ -373,8 +378,8 @@ def _config(row: ConfigRow, now_us: int, settings: RunSettings | None, live: Col
     )
 
 
-def _daemon(row: DaemonRow, now_us: int, presence: Presence | None, *, running: bool) -> DaemonStatus:
-    shown = _shared(row, DaemonStatus) | {"state": row.state_in(presence, running=running)}
+def _daemon(row: DaemonRow, state: State, now_us: int, presence: Presence | None) -> DaemonStatus:
+    shown = _shared(row, DaemonStatus) | {"state": state}
     heard_seconds_ago, sign = _age(row.heard_us, now_us), None
     if presence is not None and row.daemon == BROKER:
         heard_seconds_ago = 0.0  # because it has just answered
@@ -389,7 +394,8 @@ def _shared(row: Row, shown: type[Row]) -> dict[str, Any]:
     return {name: getattr(row, name) for name in row.__struct_fields__ if name in shown.__struct_fields__}
 
 
-def _microseconds(time: datetime) -> int:
+def microseconds(time: datetime) -> int:
+    """Return a time as microseconds since 1970."""
     return round((time - EPOCH).total_seconds() * SECOND_US)
 
 
@@ -407,10 +413,7 @@ def on_one_line(error: str) -> str:
 
 
 def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
-    """Return the obstacle that a configuration waits for, with a remedy.
-
-    ``None`` without an obstacle.
-    """
+    """Return the obstacle that a configuration waits for, with a remedy. ``None`` without an obstacle."""
     if (failed := row.undistributed) is not None:
         return f"model {short(failed.model)} cannot be distributed (attempt {failed.attempt}): {failed.error}"
     if row.blocked is not None:

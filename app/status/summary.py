@@ -49,10 +49,7 @@ def show_elo(elo: float | None, stderr: float | None) -> str:
 
 
 def show_rate(rate: Rate | None) -> str:
-    """Return a proportion with its 95% interval and sample size.
-
-    A dash when unknown.
-    """
+    """Return a proportion with its 95% interval and sample size. A dash when unknown."""
     if rate is None:
         return UNKNOWN
     return f"{rate.mean:.1%} [{rate.lower:.1%}, {rate.upper:.1%}] n={rate.n}"
@@ -77,10 +74,7 @@ def show_against(rate: Rate | None, outcome: MeanOutcome | None) -> str:
 
 
 def show_progress(progress: Progress | None) -> str:
-    """Return the score against an earlier champion, and its age in loops.
-
-    A dash when unknown.
-    """
+    """Return the score against an earlier champion, and its age in loops. A dash when unknown."""
     if progress is None:
         return UNKNOWN
     score = progress.score
@@ -90,10 +84,7 @@ def show_progress(progress: Progress | None) -> str:
 
 
 def show_age(seconds: float) -> str:
-    """Return a duration in the largest unit that it contains twice.
-
-    Seconds if there is no such unit.
-    """
+    """Return a duration in the largest unit that it contains twice. Seconds if there is no such unit."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
@@ -111,10 +102,7 @@ def show_clock(moment: datetime) -> str:
 
 
 def chances(picks: Iterable[OpponentPick]) -> dict[str, float]:
-    """Return each agent's probability as an opponent, the likeliest first.
-
-    It is summed over the agent's picks.
-    """
+    """Return each agent's probability as an opponent, the likeliest first. It is summed over the agent's picks."""
     met: dict[str, float] = {}
     for pick in picks:
         met[pick.agent] = met.get(pick.agent, 0.0) + pick.probability
@@ -122,10 +110,7 @@ def chances(picks: Iterable[OpponentPick]) -> dict[str, float]:
 
 
 def one_line(text: str) -> str:
-    """Return a text in one line, without control characters.
-
-    Otherwise a terminal would obey its escape sequences.
-    """
+    """Return a text in one line, without control characters. Otherwise a terminal would obey its escape sequences."""
     return " ".join("".join(one if one.isprintable() else " " for one in text).split())
 
 
@@ -138,10 +123,7 @@ def event_text(event: Event[Any]) -> Text:
 
 
 def summarise(data: Payload) -> str:
-    """Return a payload's content in one line.
-
-    Line breaks in its texts become blanks.
-    """
+    """Return a payload's content in one line. Line breaks in its texts become blanks."""
     return one_line(SUMMARIES.get(type(data), _fields)(data))
 
 
@@ -182,9 +164,8 @@ def _evaluation(data: EvaluationCompleted) -> str:
     results = ", ".join(f"{_points(result)} v. {result.opponent}" for result in data.results)
     undecided = f", {data.undecided_games} games without a decision" if data.undecided_games else ""
     alike = ", no difference can be shown: all games end alike" if are_alike(data) else ""
-    return (
-        f"step {data.step}: {short(data.model)} {show_elo(data.elo, data.elo_stderr)} Elo, {results}{undecided}{alike}"
-    )
+    elo = show_elo(data.elo, data.elo_stderr)
+    return f"{data.purpose}, step {data.step}: {short(data.model)} {elo} Elo, {results}{undecided}{alike}"
 
 
 def _points(match: MatchResult) -> str:
@@ -194,10 +175,7 @@ def _points(match: MatchResult) -> str:
 
 
 def _judged(data: ModelPromoted | PromotionRejected) -> str:
-    """Return the decision with its evidence.
-
-    Figures are left out if they are 0, as in an operator's decision.
-    """
+    """Return the decision with its evidence. Figures are left out if they are 0, as in an operator's decision."""
     what = f" after {short(data.previous)}" if isinstance(data, ModelPromoted) else f", {short(data.current)} stays"
     evidence, figures = data.evidence, ""
     if evidence.value or evidence.threshold:

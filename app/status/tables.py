@@ -94,26 +94,17 @@ DAEMONS: tuple[Column[DaemonStatus], ...] = (
 
 
 def status_table(status: Status, width: int | None = None) -> Table:
-    """Return a table with a row for each configuration.
-
-    It is no wider than ``width`` if possible.
-    """
+    """Return a table with a row for each configuration. It is no wider than ``width`` if possible."""
     return _table(CONFIGS, status.configs, width)
 
 
 def daemons_table(status: Status, width: int | None = None) -> Table:
-    """Return a table with a row for each daemon.
-
-    It is no wider than ``width`` if possible.
-    """
+    """Return a table with a row for each daemon. It is no wider than ``width`` if possible."""
     return _table(DAEMONS, status.daemons, width)
 
 
 def fitting(columns: Sequence[Column[R]], rows: Sequence[R], width: int | None) -> list[Column[R]]:
-    """Return the columns that fit into a width.
-
-    The least important ones are left out first.
-    """
+    """Return the columns that fit into a width. The least important ones are left out first."""
     kept = list(columns)
     while width is not None and len(kept) > 1 and _width(kept, rows) > width:
         kept.remove(min(kept, key=lambda column: column.need))

@@ -19,10 +19,7 @@ BRIEF_PICKS = 2
 
 
 def brief(value: Any) -> Any:
-    """Return a value as the table shows it.
-
-    A matchmaking is shown by its likeliest opponents.
-    """
+    """Return a value as the table shows it. A matchmaking is shown by its likeliest opponents."""
     if not isinstance(value, MatchmakingUpdated) or len(value.picks) <= BRIEF_PICKS + 1:
         return value
     likeliest = sorted(value.picks, key=lambda pick: -pick.probability)[:BRIEF_PICKS]

@@ -136,10 +136,7 @@ class Curves(Protocol):
 
 
 class TensorBoardCurves(Curves):
-    """Writes the points of events into a subfolder for each configuration.
-
-    Each start of a process adds files.
-    """
+    """Writes the points of events into a subfolder for each configuration. Each start of a process adds files."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,7 +1,4 @@
-"""Figures as files, drawn with matplotlib (optional).
-
-The same data gives the same file.
-"""
+"""Figures as files, drawn with matplotlib (optional). The same data gives the same file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

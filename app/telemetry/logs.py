@@ -43,10 +43,7 @@ def shape(logger: WrappedLogger, level: str, event: EventDict) -> EventDict:
 
 
 def render(_: WrappedLogger, __: str, record: EventDict) -> str:
-    """Return a record as one line of JSON.
-
-    Values that JSON does not know become text.
-    """
+    """Return a record as one line of JSON. Values that JSON does not know become text."""
     try:
         return to_json(record, inf_nan_mode="null", fallback=repr, serialize_unknown=True).decode()
     except ValueError:  # bytes that are not UTF-8 or lone surrogates, for instance in a file name
@@ -118,10 +115,7 @@ class LogFile:
             self._failing = False
 
     def _present(self, descriptor: int) -> int:
-        """Return a descriptor of the file that has the name now.
-
-        A full file is rotated first.
-        """
+        """Return a descriptor of the file that has the name now. A full file is rotated first."""
         if self._is_named(descriptor):
             if os.fstat(descriptor).st_size < self._max_bytes:
                 return descriptor
@@ -175,12 +169,17 @@ def last_records(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_BYTES))
-            lines = file.read().splitlines()
+            text = file.read()
     except OSError:
         return
-    for line in lines:
-        with suppress(ValueError):  # the first line may be cut
-            record = json.loads(line)
+    yield from records_in(text)
+
+
+def records_in(text: bytes) -> Iterator[dict[str, Any]]:
+    """Iterate over the records in a part of a log; a line that is cut is skipped."""
+    for line in text.splitlines():
+        with suppress(ValueError):
+            record = json.loads(line.decode(errors="replace"))
             if isinstance(record, dict):
                 yield record
 
@@ -208,10 +207,7 @@ class Bridge(logging.Handler):
 
 
 class _Echo:
-    """Copies events to stderr.
-
-    At a terminal it copies all events, otherwise only errors, one line each.
-    """
+    """Copies events to stderr. At a terminal it copies all events, otherwise only errors, one line each."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
 
 REMEMBERED = 20_000
-"""Latest events whose record times are remembered.
-
-Later events may follow from them.
-"""
+"""Latest events whose record times are remembered. Later events may follow from them."""
 
 NANOSECONDS = 1000  # of a microsecond
 
@@ -89,10 +86,7 @@ class SpanReceiver:
             self._ticks.pop(event.envelope.causationid or "", None)  # only now, because a failed message is sent again
 
     def spans(self, events: Sequence[Event[Any]]) -> "list[ReadableSpan]":
-        """Return the spans of events.
-
-        A tick comes before the first event that follows from it.
-        """
+        """Return the spans of events. A tick comes before the first event that follows from it."""
         shown: dict[str, Event[Any]] = {}
         for event in events:
             if isinstance(event.data, ClockTick):

@@ -1,7 +1,4 @@
-"""Weights & Biases: runs that receive curves.
-
-W&B is an extra: ``pip install 'flyball[wandb]'``.
-"""
+"""Weights & Biases: runs that receive curves. W&B is an extra: ``pip install 'flyball[wandb]'``."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,10 +29,7 @@ class NoWandb(FlyballError):
 
 
 def check_wandb(mode: WandbMode, setting: str) -> None:
-    """Check that curves can be written to W&B.
-
-    ``setting`` names the setting that asks for it. Raises ``NoWandb``.
-    """
+    """Check that curves can be written to W&B. ``setting`` names the setting that asks for it. Raises ``NoWandb``."""
     if mode == "off":
         return
     wandb = loaded_wandb(setting)

@@ -19,12 +19,17 @@ from commands import Flyball, invoke, refused
 from hashes import sha
 from recorded_run import KEY, OLD, recording, write_journal
 
+from app.api import following
+from app.api.following import BrokerWatch
+from app.api.runs import locate_run
 from app.cli.group import COMMANDS, EXIT_CODES, main
 from app.config import RunFolder
-from app.events import CATALOGUE
+from app.core import BROKER
+from app.events import CATALOGUE, DaemonStarted
 from app.events.envelope import EPOCH
 from app.events.frames import Frame, frame_of, seal
 from app.journal import SqliteJournal
+from app.status.status import Board
 from app.status.summary import show_time
 from daemons.clock import SystemClock
 from daemons.run_folder import FolderLock
@@ -407,6 +412,23 @@ def test_status_names_a_broker_that_is_halted(flyball: Flyball, halted_broker: i
     named = f"WARNING: The broker (process {halted_broker}) does not answer; it recorded its last event at {last}."
     assert f"{named} Its process is halted. Let it go on: kill -CONT {halted_broker}" in shown.stderr
     assert f"(process {halted_broker}) does not answer. Its process is halted." in flyball("doctor").stdout
+
+
+async def test_watch_shows_a_halted_broker_as_silent(
+    run: Path, halted_broker: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "SILENCE_SECONDS", 0.2)
+    place, recorded, board = locate_run(run), recording(), Board()
+    recorded.add(DaemonStarted(daemon=BROKER, node="laptop", pid=halted_broker, version="0.1.0"))
+    board.feed(recorded.events)
+    watch = BrokerWatch(place, place.load(), 0.15, "top")
+    await watch.look()
+    assert (watch.running, watch.is_silent, watch.trouble) == (True, False, ""), "it may only be busy"
+    await watch.look()
+    await watch.close()
+    assert f"(process {halted_broker}) does not answer. Its process is halted." in watch.trouble
+    states = {daemon.daemon: daemon.state for daemon in watch.status(board).daemons}
+    assert states == {"broker": "silent", "training": "stopped"}
 
 
 def test_hint_about_a_current_model_names_the_option(run: Path, flyball: Flyball) -> None:

@@ -9,6 +9,7 @@ from contextlib import closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import Timer
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -100,6 +101,13 @@ def test_pages_show_the_configuration_values_and_events(reader):
     assert "SELFPLAY_REQUESTED" in text
     assert "EVALUATION_COMPLETED" in text
     assert "/logs?event_id=" in text
+
+
+def test_overview_shows_why_the_broker_gives_no_table(reader, monkeypatch):
+    feed = reader.app.state.feed
+    broker = SimpleNamespace(look=feed.broker.look, status=feed.broker.status, trouble="The broker does not answer.")
+    monkeypatch.setattr(feed, "broker", broker)
+    assert "The broker does not answer." in reader.get("/overview/summary").text
 
 
 def test_events_are_filtered_by_type_kind_and_configuration(reader):

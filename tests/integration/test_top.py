@@ -14,7 +14,7 @@ from terminal import tmux_terminal
 from textual.widgets import DataTable, Input, Static, TabbedContent
 
 from app.api.runs import locate_run
-from app.cli.top_feed import EventFeed, LogFeed
+from app.cli.top_feed import EventFeed, LogFeed, log_text
 from app.cli.top_screen import EVERYTHING, Details, Top
 from app.config import RunFolder
 
@@ -114,7 +114,7 @@ def test_feeds_return_events_once_and_follow_logs(run: Path, tmp_path: Path) -> 
     body = "bad \x1b]0;title\x07\x1b[2J \x9b2J \udcff file"
     (tmp_path / "training.jsonl").write_text(json.dumps({**LOG, "body": body}) + "\n")
     (line,) = LogFeed(tmp_path).news()
-    assert line.text == "bad ]0;title [2J 2J file wrong checksum"
+    assert log_text(line) == "bad ]0;title [2J 2J file wrong checksum"
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")

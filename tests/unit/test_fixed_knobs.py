@@ -8,7 +8,7 @@ from tabular_backend import NAME
 from app.config import GAMES, PARAMETERS, Parameter, RunSettings
 from app.controllers import EvaluationFeedbackHandler, FeedbackFold, GauntletFeedbackController
 from app.events import LossAnomalyDetected
-from app.status.state import state_fields
+from app.status.state import StateFields
 
 CONFIG = GAMES[KEY]
 WEAK = match(0.5, opponent="random")
@@ -80,5 +80,8 @@ def test_every_parameter_is_a_field_of_the_state() -> None:
 def test_state_says_why_a_knob_is_fixed(backend: str, knobs: tuple[Parameter, ...], why: str | None) -> None:
     settings = run_settings().replace(configs=(CONFIG.replace(backend=backend, knobs=knobs),))
     driven = Driven(EvaluationFeedbackHandler, settings)
-    fields = state_fields(driven.events, CONFIG.key, frozenset())
+    folded = StateFields(frozenset())
+    for event in driven.events:
+        folded.take(event)
+    fields = folded.of(CONFIG.key)
     assert (fields["epochs"].fixed, fields["learning_rate"].fixed, fields["elo_peak"].fixed) == (why, None, None)

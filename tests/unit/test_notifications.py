@@ -145,7 +145,7 @@ async def test_hopeless_message_is_dropped_and_the_next_comes(stage: Stage) -> N
 
 async def test_message_is_given_up_in_the_end(stage: Stage) -> None:
     async with scripted_server(*answers(500)) as server:
-        outlet = stage.outlet(server, give_up_hours=0.05 / 3600)
+        outlet = stage.outlet(server, give_up_hours=0.5 / 3600)
         async with stage.running(outlet):
             await stage.publish(FAILED)
             while not outlet.delivery(2).outcomes["dropped"]:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from driving import HOUR, KEY, NEW, Driven, distributed, rated, run_settings, scored, trained
 
-from app.cli.up import is_shown
+from app.api.following import is_shown
 from app.controllers import FeedbackLoopController
 from app.events import (
     ClockTick,

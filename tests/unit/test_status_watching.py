@@ -10,9 +10,10 @@ import pytest
 from msgspec.structs import replace
 from recorded_run import KEY, NEW, OLD, recording, write_journal
 
+from app.api import following
+from app.api.following import JournalWatch
 from app.api.runs import Place, read_board, silent
-from app.cli import up as watching
-from app.cli.up import JournalWatch, child_environment, child_specs
+from app.cli.up import child_environment, child_specs
 from app.cli.up_screen import STREAM_LINES, LiveScreen, Screen, describe
 from app.config import RunFolder
 from app.config.loading import load
@@ -33,7 +34,7 @@ from daemons.supervisor import ChildReport
 
 
 def test_what_lies_before_is_counted_and_what_comes_is_told(folder, monkeypatch) -> None:
-    monkeypatch.setattr(watching, "AT_ONCE", 4)
+    monkeypatch.setattr(following, "AT_ONCE", 4)
     events, watch = recording().events, JournalWatch(folder)
     assert watch.news() == []
     write_journal(folder.journal, events)
@@ -65,7 +66,7 @@ def spoil_the_start(folder: RunFolder) -> None:
 
 
 def test_a_board_goes_on_from_where_it_was_saved(folder, monkeypatch) -> None:
-    monkeypatch.setattr(watching, "SAVE_AFTER", 5)
+    monkeypatch.setattr(following, "SAVE_AFTER", 5)
     events, whole = recording().events, Board()
     first = watched(folder, events[:12])
     write_journal(folder.journal, events[12:])

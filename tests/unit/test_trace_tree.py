@@ -17,6 +17,7 @@ from app.events import (
     ClockTick,
     CurriculumRebalanced,
     EloUpdated,
+    EvaluationCompleted,
     Event,
     MatchmakingUpdated,
     OpponentPick,
@@ -125,6 +126,9 @@ def test_summaries_are_one_short_line() -> None:
     assert "not 40 Elo worse: evidence 4.5, 2.9 needed, " in summarise(promoted().replace(evidence=decided))
     line = summarise(CurriculumRebalanced(weights={ConfigKey("hex\n7"): 1.5}, reason="r"))
     assert line == "weights hex 7=1.5, reason r"
+    evaluated = next(event.data for event in recording().events if isinstance(event.data, EvaluationCompleted))
+    purposes = [summarise(evaluated.replace(purpose=purpose)).split(",")[0] for purpose in ("rating", "gate")]
+    assert purposes == ["rating", "gate"]
 
 
 @given(any_events())

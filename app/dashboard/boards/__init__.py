@@ -37,10 +37,7 @@ SIDES = {
 
 
 def draw(position: Position) -> str:
-    """Return a position as an SVG document.
-
-    Its colours are in ``boards.css``.
-    """
+    """Return a position as an SVG document. Its colours are in ``boards.css``."""
     match position:
         case BoardPosition():
             return BOARDS[position.game](position)
@@ -60,10 +57,7 @@ def side_names(config: GameConfig) -> tuple[str, ...]:
 
 
 def counts(position: Position) -> str:
-    """Return how many pieces each side has, as text.
-
-    Empty in games where the counts say nothing.
-    """
+    """Return how many pieces each side has, as text. Empty in games where the counts say nothing."""
     if not isinstance(position, BoardPosition) or position.game not in ("breakthrough", "clobber", "go", "othello"):
         return ""
     pieces = (f"{side} {(position.cells == seat).sum()}" for seat, side in enumerate(SIDES[position.game]))

@@ -47,10 +47,7 @@ def tic_tac_toe(position: BoardPosition) -> str:
 
 
 def _mark(seat: int, reach: float, *, last: bool = False, class_: str = "") -> str:
-    """Return a cross or a nought around the origin.
-
-    The mark of the last move has a bright background.
-    """
+    """Return a cross or a nought around the origin. The mark of the last move has a bright background."""
     ground = box(-reach * 1.45, -reach * 1.45, reach * 2.9, reach * 2.9, "last-square", reach * 0.3) if last else ""
     if seat:
         return ground + disc(0, 0, reach, f"nought {class_}".rstrip())
@@ -59,10 +56,7 @@ def _mark(seat: int, reach: float, *, last: bool = False, class_: str = "") -> s
 
 
 def ultimate_tic_tac_toe(position: NinePosition) -> str:
-    """Draw nine boards.
-
-    Boards that are won show a large mark, and the board to play on is bright.
-    """
+    """Draw nine boards. Boards that are won show a large mark, and the board to play on is bright."""
     cell, gap = 34.0, 14.0
     side = 3 * cell
     size = 3 * side + 4 * gap

@@ -33,10 +33,7 @@ def hearts(position: HeartsPosition) -> str:
 
 
 def _hand(seat: int, x: float, y: float, position: HeartsPosition) -> list[str]:
-    """Return a hand with the seat's points.
-
-    A hand is in one row, but at the sides in several.
-    """
+    """Return a hand with the seat's points. A hand is in one row, but at the sides in several."""
     held, at_side = position.hands[seat], seat % 2 == 1
     pitch, in_a_row = (PITCH_AT_SIDES, IN_A_ROW) if at_side else (PITCH, RANKS)
     rows = [held[first : first + in_a_row] for first in range(0, len(held), in_a_row)]

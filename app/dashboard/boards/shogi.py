@@ -1,7 +1,4 @@
-"""Shogi and minishogi on a wooden board.
-
-Pieces are pentagons with their characters; the hands are at the sides.
-"""
+"""Shogi and minishogi on a wooden board. Pieces are pentagons with their characters; the hands are at the sides."""
 
 from app.dashboard.boards.grids import described
 from app.dashboard.boards.svg import box, disc, drawing, label, polygon, shift, stroke
@@ -40,10 +37,7 @@ SIZES = {PAWN: 0.84, LANCE: 0.88, KNIGHT: 0.9, SILVER: 0.94, GOLD: 0.94, BISHOP:
 
 
 def shogi(position: ShogiPosition) -> str:
-    """Draw the board as Black sees it.
-
-    White's hand is at the left and Black's at the right.
-    """
+    """Draw the board as Black sees it. White's hand is at the left and Black's at the right."""
     side = position.variant.side
     left, height = TRAY + EDGE, side * CELL + 2 * EDGE
     width = side * CELL + 2 * (TRAY + EDGE)
@@ -93,10 +87,7 @@ def _piece(x: float, y: float, code: int, *, white: bool) -> str:
 
 
 def _tray(x: float, y: float, height: float, hand: dict[int, int], *, white: bool) -> list[str]:
-    """Return a hand in its tray.
-
-    Black's pieces begin at the bottom; White's begin at the top and are turned.
-    """
+    """Return a hand in its tray. Black's pieces begin at the bottom; White's begin at the top and are turned."""
     parts = [box(x + 4, y, TRAY - 8, height, "tray", 6)]
     pitch = min(CELL * 1.05, (height - 8) / 7)
     for k, (code, count) in enumerate(sorted(hand.items())):

@@ -40,10 +40,7 @@ def go(position: BoardPosition) -> str:
 
 
 def hex_(position: BoardPosition) -> str:
-    """Draw a rhombus of hexagons.
-
-    Red joins top and bottom, Blue left and right.
-    """
+    """Draw a rhombus of hexagons. Red joins top and bottom, Blue left and right."""
     side, radius = len(position.cells), 26.0
     across, down, margin = radius * sqrt(3), radius * 1.5, 40.0
 

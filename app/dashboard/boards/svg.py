@@ -9,10 +9,7 @@ Number = int | float
 
 
 def tag(name: str, *children: str, **attributes: Number | str) -> str:
-    """Return an element.
-
-    Underscores in the names of attributes stand for hyphens; a trailing one is dropped.
-    """
+    """Return an element. Underscores in the names of attributes stand for hyphens; a trailing one is dropped."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_number(value) if isinstance(value, float) else escape(str(value))}"'
         for key, value in attributes.items()
@@ -58,10 +55,7 @@ def polyline(points: list[tuple[float, float]], class_: str) -> str:
 
 
 def shift(x: float, y: float, *children: str, turned: bool = False) -> str:
-    """Return elements moved to a point.
-
-    If ``turned``, they are turned by 180 degrees around it.
-    """
+    """Return elements moved to a point. If ``turned``, they are turned by 180 degrees around it."""
     move = f"translate({_number(x)} {_number(y)})" + " rotate(180)" * turned
     return tag("g", *children, transform=move)
 
@@ -105,10 +99,7 @@ STONES = tag(
         for name in ("black", "white")
     ),
 )
-"""Shading of black and white stones.
-
-A document with stones has to contain it.
-"""
+"""Shading of black and white stones. A document with stones has to contain it."""
 
 
 def stone(x: float, y: float, radius: float, seat: int) -> str:

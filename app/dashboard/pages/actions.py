@@ -1,7 +1,4 @@
-"""Acting on a configuration.
-
-An operator's wish is shown as an event, confirmed, and then published.
-"""
+"""Acting on a configuration. An operator's wish is shown as an event, confirmed, and then published."""
 
 import asyncio
 import json
@@ -28,10 +25,7 @@ SEEN_SECONDS = 5.0
 
 
 class Expired(FlyballError):
-    """The action to confirm is unknown.
-
-    It is too old, for instance, or the dashboard was restarted.
-    """
+    """The action to confirm is unknown. It is too old, for instance, or the dashboard was restarted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,4 @@
-"""Configuration: signals, knobs and lineage of one configuration.
-
-Each value is shown with the event that set it.
-"""
+"""Configuration: signals, knobs and lineage of one configuration. Each value is shown with the event that set it."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -77,10 +74,7 @@ OWNERS = owners()
 
 
 def fields_of(feed: Feed, key: str) -> dict[str, list[ShownField]]:
-    """Return the rows of a configuration, by their table's heading.
-
-    The caller is inside ``feed.reading()``.
-    """
+    """Return the rows of a configuration, by their table's heading. The caller is inside ``feed.reading()``."""
     tables: dict[str, list[ShownField]] = {"Signals": [], "Knobs": [], "Lineage": []}
     fields = feed.model.states.of(key)
     for name in FIELDS:

@@ -1,7 +1,4 @@
-"""Events: the latest, and new ones as they come.
-
-One event is shown with its causes and effects.
-"""
+"""Events: the latest, and new ones as they come. One event is shown with its causes and effects."""
 
 import json
 from collections.abc import Sequence

@@ -26,10 +26,7 @@ from app.status.summary import short, show_elo
 
 JOB = "app.api.watch_job:watch"
 DEADLINE_SECONDS = 900.0
-"""Longest time for a game.
-
-A game of Shogi by a search of hundreds of positions takes minutes.
-"""
+"""Longest time for a game. A game of Shogi by a search of hundreds of positions takes minutes."""
 
 FAR_BEHIND = 1000
 """Unread events at which the feed's current model may be outdated."""
@@ -118,10 +115,7 @@ async def games(request: Request) -> Response:
 
 
 async def part(request: Request) -> Response:
-    """Show a ply of a game that was begun.
-
-    The page refreshes this part while the game is being played.
-    """
+    """Show a ply of a game that was begun. The page refreshes this part while the game is being played."""
     asked = Asked.of(request, [])
     job = job_of(request)
     return await asyncio.to_thread(
@@ -157,10 +151,7 @@ def _configs(request: Request) -> list[str]:
 
 
 def _current(feed: Feed, config: str) -> str | None:
-    """Return the current model of a configuration.
-
-    None while the feed is too far behind to know it.
-    """
+    """Return the current model of a configuration. None while the feed is too far behind to know it."""
     with feed.reading() as model:
         row = model.board.configs.get(ConfigKey(config))
         return row.model if row and model.position > feed.head - FAR_BEHIND else None
@@ -197,10 +188,7 @@ def _players(config: GameConfig, rated: Mapping[str, tuple[int, float, float]]) 
 
 
 def _shown(request: Request, job: PageJob | None, asked: Asked) -> dict[str, Any]:
-    """Return the template values of the part that shows a game.
-
-    The job says what is played, not the query.
-    """
+    """Return the template values of the part that shows a game. The job says what is played, not the query."""
     if job is None or job.function != JOB:
         return {"job": None, "view": None, "follow": True}
     number = whole_number(request.query_params.get("ply", ""))

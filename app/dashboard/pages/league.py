@@ -32,10 +32,7 @@ class Cell(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A member in the lineage's drawing, at (x, y).
-
-    ``parent`` is the place of its parent if that is drawn too.
-    """
+    """A member in the lineage's drawing, at (x, y). ``parent`` is the place of its parent if that is drawn too."""
 
     agent: Agent
     x: float
@@ -58,10 +55,7 @@ def heat_map(view: LeagueView, members: list[dict[str, Any]]) -> list[list[Cell]
 
 
 def lineage_of(view: LeagueView) -> Lineage | None:
-    """Return the drawing of the rated checkpoints and their parents.
-
-    ``None`` before any checkpoint is rated.
-    """
+    """Return the drawing of the rated checkpoints and their parents. ``None`` before any checkpoint is rated."""
     agents = {one.id: one for one in view.league.active if one.step is not None and one.elo is not None}
     for agent in list(agents.values()):  # add retired parents, because otherwise their children have no line to them
         parent = view.league.agents.get(agent.parent or "")

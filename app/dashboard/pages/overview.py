@@ -12,10 +12,7 @@ from app.dashboard.layout import Page, feed_of, render
 from app.status.status import ConfigStatus
 
 RATING_POINTS = 240
-"""Most points of a rating curve.
-
-A chart is only a few hundred pixels wide.
-"""
+"""Most points of a rating curve. A chart is only a few hundred pixels wide."""
 
 
 def card_of(feed: Feed, config: ConfigStatus) -> dict[str, Any]:
@@ -45,6 +42,7 @@ def summary_of(feed: Feed) -> dict[str, Any]:
         "capacity": sum(daemon.capacity for daemon in status.daemons),
         "waiting": [config for config in status.configs if config.waiting_for],
         "notable": list(feed.model.notable),
+        "broker_trouble": feed.broker.trouble,
     }
 
 

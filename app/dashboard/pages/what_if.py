@@ -85,10 +85,7 @@ def _spec(place: Place, assignments: tuple[str, ...], last: int) -> dict[str, An
 
 
 def _offered(place: Place) -> Iterator[tuple[str, str]]:
-    """Iterate over the controllers' settings, with descriptions.
-
-    A setting is ``KEY=VALUE``, with the run's value.
-    """
+    """Iterate over the controllers' settings, with descriptions. A setting is ``KEY=VALUE``, with the run's value."""
     try:
         with open_run(place) as reader:
             settings = last_settings(reader) or RunSettings()
