@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from app.api.optimal import OptimalResult, optimal_moves
     from app.api.policies import LoadedPolicy, load_policy
     from app.api.simulation import SimulationResult, simulate
-    from app.api.training import TrainingResult, train
+    from app.api.training import train
     from app.backends import Backend, GameInfo
     from app.config import GAMES, GameConfig, RunSettings
     from app.controllers import Controller, FeedbackState, state_of
@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from app.play.players import Player, load_player
     from app.store import BlobStore, FileStore, MemoryStore
     from app.telemetry import Curves
+    from app.train.networks import TrainingResult
 
     __version__: str
 
@@ -164,7 +165,7 @@ _NAMES = {
     "app.api.optimal": ("OptimalResult", "optimal_moves"),
     "app.api.policies": ("LoadedPolicy", "load_policy"),
     "app.api.simulation": ("SimulationResult", "simulate"),
-    "app.api.training": ("TrainingResult", "train"),
+    "app.api.training": ("train",),
     "app.backends": ("Backend", "GameInfo"),
     "app.config": ("GAMES", "GameConfig", "RunSettings"),
     "app.controllers": ("Controller", "FeedbackState", "state_of"),
@@ -188,6 +189,7 @@ _NAMES = {
     "app.play.players": ("Player", "load_player"),
     "app.store": ("BlobStore", "FileStore", "MemoryStore"),
     "app.telemetry": ("Curves",),
+    "app.train.networks": ("TrainingResult",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -89,11 +89,11 @@ def _only_config(place: Place) -> str | None:
 
 
 def _trained(folder: Path) -> bytes:
-    from app.language.run import STATE, read_run  # loads torch
-    from app.train.state import NoRun, RunPlace
+    from app.train.state import NoRun, TrainingFolder  # loads torch
+    from app.train.text import holds_text_run, read_run
 
-    run = RunPlace(folder)
-    if not run.exists and (folder / STATE).is_file():  # of a text game
+    run = TrainingFolder(folder)
+    if holds_text_run(folder):
         return FileStore(run.models).get(read_run(folder).model)
     state = run.state()
     if state is None:
@@ -125,10 +125,7 @@ def _current(argument: str, place: Place, config_key: str | None, say: Say) -> M
 
 
 def check_game(what: str, manifest: Manifest, config: GameConfig, place: Place, say: Say) -> None:
-    """Refuse a model of other rules or another number of players.
-
-    Raises ``ForeignModel``.
-    """
+    """Refuse a model of other rules or another number of players. Raises ``ForeignModel``."""
     theirs = manifest.config_key
     if theirs == config.key:
         return
@@ -145,9 +142,6 @@ def check_game(what: str, manifest: Manifest, config: GameConfig, place: Place, 
 
 
 def _rules(config: GameConfig) -> tuple[str | HeartsRules, int]:
-    """Return the rules and the number of players.
-
-    In Hearts, the number of hands is ignored.
-    """
+    """Return the rules, without the number of hands in Hearts, and the number of players."""
     hearts = own_hearts(config)
     return config.game if hearts is None else replace(hearts, hands=1), config.players

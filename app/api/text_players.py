@@ -15,8 +15,8 @@ from app.language.generator import get_adapter
 from app.language.jobs import canary_texts
 from app.language.peft_generator import PeftGenerator
 from app.language.peft_import import import_adapter, is_adapter
-from app.language.run import STATE, read_run
 from app.store import BlobStore, DamagedBlob, FileStore, Manifest, MissingBlob, open_store
+from app.train.text import holds_text_run, read_run
 
 
 def fetch_text_player(name: str, argument: str, place: Place, config: GameConfig, store: BlobStore, *, say: Say) -> str:
@@ -50,8 +50,7 @@ def export_text_model(name: str, place: Place, store: BlobStore, model: ModelHas
     """
     adapter, training = get_adapter(store, model), Path(name)
     manifest = adapter.checkpoint.manifest
-    is_of_training = (training / STATE).is_file()
-    config = read_run(training).config if is_of_training else place.config(manifest.config_key)
+    config = read_run(training).config if holds_text_run(training) else place.config(manifest.config_key)
     fingerprint = _copy_base(manifest, config, store, _stores(training, place))
     vocabulary_of(store, config.language.base, fingerprint)  # refuses a base model that the adapter does not fit
     base = place_base(store, config.language.base, fingerprint, folder)
@@ -77,10 +76,7 @@ def import_adapters(folders: dict[str, Path], config: GameConfig, store: BlobSto
 
 
 def _stores(folder: Path, place: Place) -> Iterator[BlobStore]:
-    """Yield the stores that may hold the base model of an adapter.
-
-    If ``folder`` exists, its own stores come first.
-    """
+    """Yield the stores that may hold the base model of an adapter; those of ``folder``, if it exists, come first."""
     if folder.is_dir():
         yield FileStore(folder / "models")
         yield open_store(Place(RunFolder(folder), None).store)
@@ -88,10 +84,7 @@ def _stores(folder: Path, place: Place) -> Iterator[BlobStore]:
 
 
 def _copy_base(manifest: Manifest, config: GameConfig, store: BlobStore, sources: Iterator[BlobStore]) -> str:
-    """Copy an adapter's base model into ``store``; return its fingerprint.
-
-    A base model of the user's own is not copied.
-    """
+    """Copy an adapter's base model into ``store`` unless it is the user's own; return its fingerprint."""
     assert manifest.base is not None  # every adapter names its base model
     if config.language.base is not None:
         return manifest.base

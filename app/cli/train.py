@@ -2,10 +2,11 @@
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import click
 from rich.text import Text
@@ -13,9 +14,10 @@ from rich.text import Text
 from app.api.runs import Place
 from app.cli.options import FILE, FOLDER, SEED, json_option, placed, set_option
 from app.cli.output import data_only_on_stdout, echo, show_table, write_json
-from app.config import LANGUAGE_BACKEND, PipelineSettings
+from app.config import LANGUAGE_BACKEND, GameConfig, flatten
 from app.config.pipeline_loading import MEANINGS, assigned, by_key, training_settings
 from app.core import BadUsage, FlyballError
+from app.language.training_settings import text_settings
 
 STARTS = {"bc": "behavioral_clone", "random": "random"}
 
@@ -101,50 +103,35 @@ def train(
     config, folder = place.config(config_key), output or Path("training") / config_key
     resumed = place.command("train", config_key, "--output", str(folder), "--resume")
     values = assigned(assignments) | ({"collection.initial_policy": STARTS[start]} if start else {})
-    if config.backend == LANGUAGE_BACKEND:
-        from app.cli.language_training import train_text_game
-
-        if file or start:
-            raise BadUsage(
-                "--config and --start are for networks; a text game has --set, and its table in flyball.toml."
-            )
-        with stoppable(folder, resumed):
-            train_text_game(
-                place,
-                config,
-                folder,
-                assigned(assignments),
-                seed,
-                resume=resume,
-                only_settings=only_settings,
-                as_json=as_json,
-            )
-        return
+    if config.backend == LANGUAGE_BACKEND and (file or start):
+        raise BadUsage("--config and --start are for networks; a text game has --set, and its table in flyball.toml.")
     if only_settings:
-        _show_settings(training_settings(config, file, values), as_json=as_json)
+        _show_settings(config, file, values, as_json=as_json)
         return
     with stoppable(folder, resumed), data_only_on_stdout():
         from app.api.training import prepare_training  # loads torch
         from app.cli.training import train_and_show
 
-        prepared = prepare_training(
-            config, file, values, seed, folder, resume=resume, settings_folder=place.settings_folder
-        )
-        result = train_and_show(prepared)
+        result = train_and_show(prepare_training(place, config, folder, values, file=file, seed=seed, resume=resume))
     if as_json:
         write_json(result.json())
     else:
         echo(result.summary, nl=False)
 
 
-def _show_settings(settings: PipelineSettings, *, as_json: bool) -> None:
-    values = by_key(settings)
+def _show_settings(config: GameConfig, file: Path | None, values: Mapping[str, Any], *, as_json: bool) -> None:
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    if config.backend == LANGUAGE_BACKEND:
+        changed, loop = text_settings(config, values)
+        shown = loop.model_dump(mode="json") | flatten({"language": changed.language.model_dump(mode="json")})
+        columns, rows = ("setting", "value"), [(key, json.dumps(value)) for key, value in shown.items()]
+    else:
+        shown = by_key(training_settings(config, file, values))
+        texts = ("unset" if value is None else json.dumps(value, ensure_ascii=False) for value in shown.values())
+        columns = ("setting", "value", "meaning")
+        rows = [(key, text, MEANINGS[key]) for key, text in zip(shown, texts, strict=True)]
     if as_json:
-        write_json(values)
-        return
-    rows = []
-    for key, meaning in MEANINGS.items():
-        value = "unset" if values[key] is None else json.dumps(values[key], ensure_ascii=False)
-        rows.append((key, Text(value), Text(meaning)))  # Text: otherwise rich reads brackets as markup
-    columns = ("setting", "value", "meaning")
-    show_table(columns, rows, left=columns)
+        write_json(shown)
+    else:
+        show_table(columns, [list(map(Text, row)) for row in rows], left=columns)  # otherwise brackets are markup

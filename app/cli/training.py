@@ -2,52 +2,44 @@
 
 import sys
 from contextlib import closing
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from app.api.training import PreparedTraining, ProgressLines, TrainingResult, train_prepared
+from app.api.training import train_prepared
 from app.cli.output import note
-from app.config import PipelineSettings
-from app.learning.inference import Policy
-from app.train.iteration import Iteration
+from app.train.iteration import Iteration, Sink
+from app.train.run import Method, Result
 
 
-def train_and_show(run: PreparedTraining) -> TrainingResult:
+def train_and_show(method: Method[Any, Any, Any]) -> Result:
     """Train, and write the progress to stderr."""
-    with closing(TrainingBar(run.head.settings)) as progress:
-        return train_prepared(run, progress, progress.tell)
+    with closing(TrainingBar(method.iterations)) as progress:
+        return train_prepared(method, progress.tell, progress)
 
 
-class TrainingBar(ProgressLines):
-    """A sink that writes lines to stderr.
+class TrainingBar(Sink[Any]):
+    """Writes lines to stderr; on a terminal, a progress bar is below the lines."""
 
-    On a terminal, a progress bar is below the lines.
-    """
-
-    def __init__(self, settings: PipelineSettings) -> None:
+    def __init__(self, iterations: int) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         console, hidden = Console(stderr=True), not sys.stderr.isatty()
         self._bar = Progress(*columns, TimeRemainingColumn(), console=console, disable=hidden)
-        self._task = self._bar.add_task("training", total=settings.collection.num_iterations)
+        self._task = self._bar.add_task("training", total=iterations)
         self._bar.start()
         self._console = None if hidden else console
-        super().__init__(settings, self.tell)
 
     def tell(self, text: str) -> None:
-        """Write a line at any log level.
-
-        On a terminal the line goes above the bar, because otherwise it would break the bar.
-        """
+        """Write a line; on a terminal it goes above the bar, because otherwise it would break the bar."""
         if self._console is None:
             note(text)
         else:
             self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def write(self, iteration: Iteration, policy: Policy) -> None:
+    def write(self, iteration: Iteration[Any]) -> None:
         """See ``Sink.write``."""
         self._bar.update(self._task, completed=iteration.number)
-        super().write(iteration, policy)
 
     def close(self) -> None:
         """See ``Sink.close``."""

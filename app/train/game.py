@@ -20,7 +20,7 @@ from app.play.rollout import HERO
 from app.play.search import check_searchable
 from app.play.selfplay import play_recorded, selfplay_schedule
 from app.store import MemoryStore, Shard
-from app.train.iteration import Evaluation
+from app.train.iteration import Evaluation, Games
 
 IN_FLIGHT = 4096  # games at once
 WORKER = "pipeline"
@@ -44,18 +44,12 @@ class RunGame:
         return open_table(self.config, slots=0).spec
 
     def points(self, returns: NDArray[np.float32]) -> NDArray[np.int64] | None:
-        """Return the points [G, P] of single hands of Hearts.
-
-        ``returns`` [G, P] are the outcomes. None for other games.
-        """
+        """Return the points [G, P] of single hands of Hearts with outcomes [G, P]; None for other games."""
         rules = self._single_hands
         return None if rules is None else hand_points(returns, moon_for_shooter=rules.moon_for_shooter)
 
     def moons(self, returns: NDArray[np.float32]) -> NDArray[np.bool_] | None:
-        """Return who shot the moon [G, P] in single hands of Hearts.
-
-        ``returns`` [G, P] are the outcomes. None for other games.
-        """
+        """Return who shot the moon [G, P] in single hands of Hearts with outcomes [G, P]; None for other games."""
         return None if self._single_hands is None else moons(returns)
 
     @cached_property
@@ -69,10 +63,7 @@ class RunGame:
         return bots_of(self.config)
 
     def bot(self, name: str) -> Player:
-        """Return a bot, loaded on first use.
-
-        Bots are kept, because an engine takes long to start.
-        """
+        """Return a bot, loaded on first use and kept, because an engine takes long to start."""
         if name not in self._loaded:
             compute = Compute(settings_folder=self.folder)
             self._loaded[name] = load_player(MemoryStore(), name, self.spec, compute, self.config)
@@ -117,20 +108,8 @@ def run_game(config: GameConfig, settings: PipelineSettings, folder: str = ".") 
     return game
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Collected:
-    """An iteration's games to learn from."""
-
-    shard: Shard
-    mean_return: float  # mean outcome of the recorded seats
-    mean_points: float | None  # mean points a hand of the recorded seats, where the game counts them
-
-
-def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineSettings, seed: int) -> Collected:
-    """Play an iteration's games, and record the rows of ``policy``.
-
-    ``model`` is the hash of the policy's network.
-    """
+def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineSettings, seed: int) -> Games[Shard]:
+    """Play an iteration's games, and record the rows of ``policy``, whose network has the hash ``model``."""
     asked, seats = settings.collection, game.config.players
     names = [name for name in asked.opponents if name != SELF or not settings.env.collect_all_seats]
     players = [policy, *(policy if name == SELF else game.bot(name) for name in names)]
@@ -141,17 +120,12 @@ def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineS
         asked.games_per_iteration, seats, lineups, temperatures, seed, opening_plies=asked.opening_plies
     )
     shard, outcomes = play_recorded(
-        game.config,
-        players,
-        schedule,
-        model=model,
-        seed=seed,
-        worker=WORKER,
-        in_flight=IN_FLIGHT,
-        opponents=names,
+        game.config, players, schedule, model=model, seed=seed, worker=WORKER, in_flight=IN_FLIGHT, opponents=names
     )
     recorded, points = schedule.seating == HERO, game.points(outcomes.returns)
-    return Collected(
+    return Games(
+        games=asked.games_per_iteration,
+        rows=shard.rows,
         shard=shard,
         mean_return=float(outcomes.returns[recorded].mean()),
         mean_points=None if points is None else float(points[recorded].mean()),
@@ -159,10 +133,7 @@ def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineS
 
 
 def lessons(game: RunGame, teacher: Player, model: ModelHash, games: int, seed: int) -> Shard:
-    """Return the rows of a teacher in all seats.
-
-    ``model``, the model that learns from them, is recorded in the shard.
-    """
+    """Return the rows of a teacher in all seats; ``model``, which learns from them, is recorded in the shard."""
     schedule = selfplay_schedule(games, game.config.players, [], (1.0,), seed)
     shard, _ = play_recorded(
         game.config, [teacher], schedule, model=model, seed=seed, worker=WORKER, in_flight=IN_FLIGHT
@@ -201,10 +172,7 @@ def evaluate(game: RunGame, policy: Player, opponent: str, *, games: int, temper
 
 
 def final_evaluations(game: RunGame, policy: Player, settings: TrainingSettings, seed: int) -> list[Evaluation]:
-    """Evaluate a policy against the game's bots and the run's own opponent.
-
-    The deals are new to the run. Other bots of the user's own are left out, because engines may take long.
-    """
+    """Evaluate a policy on new deals against the game's bots and the run's own; the user's other bots may be slow."""
     games, temperature = settings.final_games, settings.eval_temperature
     fresh = derive_seed(seed, "final evaluation")
     return [

@@ -1,24 +1,40 @@
-"""Reports of a training run's iterations, and the sinks that receive them."""
+"""Iterations of a training run: games, updates, evaluations, and the sinks that receive them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.learning.inference import Policy
+from app.store import Checkpoint
+
+D = TypeVar("D")
+"""A backend's rows to learn from, or their key in the store."""
+
+E = TypeVar("E")
+"""A backend's kind of evaluation."""
 
 Floats = NDArray[np.float32]
 PHASES = ("collect", "advantages", "update", "evaluate", "checkpoint")
 """Phases of an iteration; with search, ``advantages`` is the reading of the replayed shards."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Games(Generic[D]):
+    """An iteration's games to learn from."""
+
+    games: int  # number of games
+    rows: int  # number of decisions recorded in them
+    shard: D  # these decisions
+    mean_return: float | None = None  # mean outcome of the recorded seats, in [-1, 1]
+    mean_points: float | None = None  # mean points a hand of the recorded seats, where the game counts them
+
+
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Results of a hero against copies of one opponent.
-
-    The opponent has all other seats; the hero's seat rotates.
-    """
+    """Results of a hero, whose seat rotates, against copies of one opponent in all other seats."""
 
     opponent: str  # ``random``, ``heuristic``, or a level of the game's bots, for instance ``normal``
     games: int  # number of games played
@@ -38,27 +54,35 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distributions:
-    """Data of histograms, from a sample of the iteration's rows.
+    """Data of histograms, from a sample of the iteration's rows as the resulting policy sees them."""
 
-    The rows are seen by the resulting policy.
-    """
-
+    policy: Policy  # the resulting one
     logits: Floats  # [K] of the legal actions of all sampled rows, at temperature 1
     values: Floats  # [N] estimates of the critic
     advantages: Floats  # [N] as estimated, before normalisation; empty where none are estimated
     gradients: Mapping[str, float]  # the norm of each layer's gradient in the last batch, by the parameter's name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class Learned:
+    """Result of an update."""
+
+    policy: Checkpoint  # the new policy; the old one where the update diverged
+    metrics: Mapping[str, float]  # see ``Iteration``
+    complaint: str | None = None  # why the update was discarded; None where it was not
+    distributions: Callable[[], Distributions] | None = None  # for histograms, if there are any
+
+
+@dataclass(slots=True)
 class Seconds:
     """Wall time of each phase, and processor time of all phases together."""
 
-    collect: float
-    advantages: float
-    update: float
-    evaluate: float
-    checkpoint: float
-    processor: float
+    collect: float = 0.0
+    advantages: float = 0.0
+    update: float = 0.0
+    evaluate: float = 0.0
+    checkpoint: float = 0.0
+    processor: float = 0.0
 
     @property
     def total(self) -> float:
@@ -67,49 +91,44 @@ class Seconds:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Iteration:
+class Iteration(Generic[E]):
     """Report of one iteration.
 
     Its ``metrics`` are named floats. Losses, entropy, KL divergence, divergence and clip fraction are means over the
     last epoch; an update that was discarded may lack them.
 
-    - both backends: ``policy_loss`` (PPO's clipped surrogate, or the cross-entropy of the searches' policies under the
+    - all networks: ``policy_loss`` (PPO's clipped surrogate, or the cross-entropy of the searches' policies under the
       network), ``value_loss`` (mean squared error; PPO's is clipped), ``entropy`` (of the policy over legal actions,
       nats), ``gradient_norm`` (mean over the batches, before clipping), ``learning_rate``, ``epochs`` (that were made);
     - PPO: ``approx_kl`` (from the policy that played to the one that learns, nats), ``clip_fraction`` (share of rows
       whose ratio was clipped), ``explained_variance`` (share of the targets' variance, by the critic that played;
       absent if they are constant), ``entropy_coef``;
     - search: ``divergence`` (of the network's policy from the searches', nats), ``replayed_rows`` (of earlier
-      iterations that could be drawn).
+      iterations that could be drawn);
+    - language models: those of the job ``app.language.jobs.train``.
     """
 
     number: int  # from 1
-    games: int  # number of games played in the iteration
-    rows: int  # number of decisions recorded in these games
-    mean_return: float  # mean outcome of the recorded seats, in [-1, 1]
-    mean_points: float | None  # mean points a hand of the recorded seats, where the game counts them
+    games: int  # this and the next three are those of ``Games``
+    rows: int
+    mean_return: float | None
+    mean_points: float | None
     metrics: Mapping[str, float]  # of the update, by name
-    evaluation: Evaluation | None  # None if this iteration had no evaluation
+    evaluation: E | None  # None if this iteration had no evaluation
     best: bool  # this iteration's evaluation is the best so far, and its policy was kept
     recovered: bool  # the update diverged and was discarded; the policy is that of the iteration before
     seconds: Seconds
-    distributions: Distributions  # for histograms
+    distributions: Distributions | None  # for histograms, if there are any
 
 
-class Sink:
+class Sink(Generic[E]):
     """Base class of receivers of a run's iterations: curves, tables, terminal output."""
 
-    def begin(self, evaluation: Evaluation) -> None:
-        """Record the first policy's evaluation.
+    def begin(self, evaluation: E) -> None:
+        """Record the first policy's evaluation, perhaps again if the run stopped before its first checkpoint."""
 
-        It is called again if the run stops before its first checkpoint and is resumed.
-        """
-
-    def write(self, iteration: Iteration, policy: Policy) -> None:
-        """Record an iteration and its resulting policy.
-
-        A resumed run repeats the iterations after its last checkpoint, so a number may be repeated.
-        """
+    def write(self, iteration: Iteration[E]) -> None:
+        """Record an iteration; a resumed run repeats those after its last checkpoint, so a number may be repeated."""
 
     def close(self) -> None:
         """Write pending records. Nothing is written afterwards."""

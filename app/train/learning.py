@@ -1,7 +1,4 @@
-"""A run's first policy and the successors of a policy.
-
-The first policy is random or cloned.
-"""
+"""A network's first policy, which is random or cloned, and the successors of a policy."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,10 +31,7 @@ def check_start(settings: PipelineSettings, *, begun: bool) -> None:
 
 
 def first_policy(game: RunGame, settings: PipelineSettings, seed: int, say: Callable[[str], None]) -> Checkpoint:
-    """Return the policy that a run begins with.
-
-    ``say`` receives the progress of cloning.
-    """
+    """Return the policy that a run begins with; ``say`` receives the progress of cloning."""
     drawn = _checkpoint(*first_model(game.config, game.spec, derive_seed(seed, "parameters")), None)
     return drawn if settings.collection.initial_policy == "random" else _cloned(game, drawn, settings, seed, say)
 
@@ -45,10 +39,7 @@ def first_policy(game: RunGame, settings: PipelineSettings, seed: int, say: Call
 def _cloned(
     game: RunGame, student: Checkpoint, settings: PipelineSettings, seed: int, say: Callable[[str], None]
 ) -> Checkpoint:
-    """Clone the teacher, or the player of a file's rows.
-
-    A teacher is cloned in rounds, each on new games of its own.
-    """
+    """Clone the teacher in rounds, each on new games of its own, or the player of a file's rows."""
     asked = settings.cloning
     given = load_experience(Path(asked.experience), game.config) if asked.experience else None
     if given is None:  # the first round may take minutes

@@ -1,144 +1,145 @@
-"""Learning methods of a run: collecting games, updating the policy.
+"""The methods of the backends of networks: who plays the games, and how the network learns from them."""
 
-A method says which player collects a run's games, and how its policy is updated from them.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from functools import partial
 from math import cos, pi
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from app.config import PipelinePpoSettings, PipelineSearchSettings, PipelineSettings, TrainedBackend
+from app.config import GameConfig, PipelinePpoSettings, PipelineSearchSettings, PipelineSettings, TrainedBackend
+from app.config.pipeline_loading import by_key, changed, training_settings
+from app.core import BadUsage, reading
 from app.learning import search_training
 from app.learning.devices import decided
 from app.learning.inference import Policy
-from app.learning.learner import Improvement, improve
-from app.learning.ppo import TrainingDiverged
+from app.learning.learner import improve
 from app.learning.samples import explained_variance, prepare
 from app.learning.torchrun import run_on_ranks
-from app.learning.training import DiscardedUpdate
 from app.play.players import Player
 from app.play.selfplay import searching_player
 from app.store import Checkpoint, Shard
-from app.train.game import RunGame
-from app.train.iteration import Floats
-from app.train.learning import successor
+from app.telemetry import check_wandb
+from app.train.game import run_game
+from app.train.learning import check_start
+from app.train.networks import NetworkMethod, Update
+from app.train.sinks import read_log
+from app.train.state import RunHead, RunState, TrainingFolder
+
+BEGINNING = ("backend", "collection.initial_policy", "cloning.", "env.game", "network.")
+"""Prefixes of the keys of settings that determine a run's first policy."""
+
+SET_BY_GAME = ("network.obs_dim", "network.action_dim")
+"""Keys below ``BEGINNING`` that are not compared: only the game's own number is accepted for them."""
 
 CAUTION = 0.5  # factor on learning rate and clip after a divergence
 CURIOSITY = 1.5  # factor on the entropy coefficient after a divergence, because a collapsed policy must explore more
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Task:
-    """Inputs of an update."""
+class PolicyGradient(NetworkMethod):
+    """The policy plays, and learns by PPO."""
 
-    base: Checkpoint
-    fresh: Shard  # the iteration's rows
-    replayed: Sequence[Shard]  # of earlier iterations
-    progress: float  # of the run, from 0 to 1
-    recoveries: int  # updates that diverged so far
-    seed: int
+    def player(self, policy: Policy) -> Player:
+        """See ``NetworkMethod.player``."""
+        return policy
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Update:
-    """An update whose samples are ready."""
-
-    train: Callable[..., Improvement[Any]]  # its argument ``report`` receives each epoch's number and metrics
-    metrics: Mapping[str, float]  # known before training: the scheduled settings, and figures of the samples
-    advantages: Floats  # [R] of the fresh rows, before normalisation; empty where none are estimated
-
-
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """Result of an update."""
-
-    checkpoint: Checkpoint  # the new policy; the old one where the update diverged
-    metrics: Mapping[str, float]  # of the last epoch, and those of the ``Update``
-    gradients: Mapping[str, float]  # norms of the last batch's gradient by parameter; empty where the update diverged
-    complaint: str | None = None  # why the update was discarded; None where it was not
+    def prepare(self, state: RunState, base: Checkpoint, fresh: Shard, seed: int) -> Update:
+        """See ``NetworkMethod.prepare``."""
+        ppo = scheduled(self.settings.ppo, self.progress(state), state.recoveries)
+        samples = prepare([fresh], ppo, self.game.spec.symmetries, seed, normalise=ppo.normalize_advantages)
+        explained = explained_variance(samples)
+        metrics = {"learning_rate": ppo.learning_rate, "entropy_coef": ppo.entropy_coef}
+        work = partial(improve, base, samples, ppo, seed=seed)
+        return Update(
+            train=partial(run_on_ranks, work, self.settings.updates),
+            metrics=metrics if explained is None else {**metrics, "explained_variance": explained},
+            advantages=(samples.target - samples.value).numpy(),
+        )
 
 
-def learn(base: Checkpoint, update: Update) -> Learned:
-    """Update ``base``; an update that diverges is discarded."""
-    known = {**update.metrics, "epochs": 0.0}
+class Search(NetworkMethod):
+    """The policy's tree searches play, and it learns what they find."""
 
-    def count(number: int, _metrics: object) -> None:
-        known["epochs"] = float(number)
+    def player(self, policy: Policy) -> Player:
+        """See ``NetworkMethod.player``."""
+        return searching_player(policy, self.game.config, self.settings.collection.temperature)
 
-    try:
-        result = update.train(report=count)
-    except TrainingDiverged as error:
-        return Learned(base, asdict(error.metrics) | known, {}, error.message)
-    except DiscardedUpdate as error:
-        return Learned(base, known, {}, error.message)
-    made = successor(base, result.parameters, result.optimizer)
-    return Learned(made, asdict(result.metrics) | known, result.gradients)
-
-
-class Method(NamedTuple):
-    """A learning method."""
-
-    player: Callable[[RunGame, PipelineSettings, Policy], Player]  # collects the games of a policy
-    prepare: Callable[[RunGame, PipelineSettings, Task], Update]  # makes the samples of an update
-
-
-def _policy(_game: RunGame, _settings: PipelineSettings, policy: Policy) -> Player:
-    return policy
-
-
-def _by_gradient(game: RunGame, settings: PipelineSettings, task: Task) -> Update:
-    ppo = scheduled(settings.ppo, task.progress, task.recoveries)
-    samples = prepare([task.fresh], ppo, game.spec.symmetries, task.seed, normalise=ppo.normalize_advantages)
-    explained = explained_variance(samples)
-    metrics = {"learning_rate": ppo.learning_rate, "entropy_coef": ppo.entropy_coef}
-    work = partial(improve, task.base, samples, ppo, seed=task.seed)
-    return Update(
-        train=partial(run_on_ranks, work, settings.updates),
-        metrics=metrics if explained is None else {**metrics, "explained_variance": explained},
-        advantages=(samples.target - samples.value).numpy(),
-    )
+    def prepare(self, state: RunState, base: Checkpoint, fresh: Shard, seed: int) -> Update:
+        """See ``NetworkMethod.prepare``."""
+        search, calm = self.settings.search, CAUTION**state.recoveries
+        rate = _between(search, search.learning_rate, search.learning_rate_end, self.progress(state)) * calm
+        replayed = [self.folder.shard(shard) for shard in state.replayed]
+        work = partial(
+            search_training.learn,
+            base,
+            [fresh],
+            replayed,
+            search,
+            learning_rate=rate,
+            epochs=search.epochs,
+            symmetries=self.game.spec.symmetries,
+            seed=seed,
+        )
+        return Update(
+            train=partial(run_on_ranks, work, decided(self.settings.updates, self.settings.backend)),
+            metrics={"learning_rate": rate, "replayed_rows": float(sum(shard.rows for shard in replayed))},
+            advantages=np.empty(0, dtype=np.float32),
+        )
 
 
-def _searcher(game: RunGame, settings: PipelineSettings, policy: Policy) -> Player:
-    return searching_player(policy, game.config, settings.collection.temperature)
+METHODS: dict[TrainedBackend, type[NetworkMethod]] = {"policy_gradient": PolicyGradient, "search": Search}
 
 
-def _by_search(game: RunGame, settings: PipelineSettings, task: Task) -> Update:
-    search = settings.search
-    rate = _between(search, search.learning_rate, search.learning_rate_end, task.progress) * CAUTION**task.recoveries
-    work = partial(
-        search_training.learn,
-        task.base,
-        [task.fresh],
-        task.replayed,
-        search,
-        learning_rate=rate,
-        epochs=search.epochs,
-        symmetries=game.spec.symmetries,
-        seed=task.seed,
-    )
-    return Update(
-        train=partial(run_on_ranks, work, decided(settings.updates, settings.backend)),
-        metrics={"learning_rate": rate, "replayed_rows": float(sum(shard.rows for shard in task.replayed))},
-        advantages=np.empty(0, dtype=np.float32),
-    )
+def network_method(
+    config: GameConfig,
+    file: Path | None,
+    values: Mapping[str, Any],
+    seed: int | None,
+    output: Path,
+    *,
+    resume: bool,
+    settings_folder: str,
+) -> NetworkMethod:
+    """Return the method of a new or resumed run in ``output``, with checked settings; nothing is written.
+
+    ``file`` and ``values`` change the settings: see ``training_settings``. A resumed run takes ``values`` alone.
+    ``settings_folder`` is that of ``flyball.toml``.
+    """
+    folder = TrainingFolder(output)
+    if not resume:
+        head = RunHead(config=config.key, seed=seed or 0, settings=training_settings(config, file, values))
+    elif file is None and seed is None:
+        head = _resumed(folder, config, values)
+    else:
+        raise BadUsage(
+            "A resumed run keeps its seed, and its settings but for single ones that are given.",
+            hint="Leave out the seed and the settings file.",
+        )
+    check_wandb(head.settings.logging.wandb, "logging.wandb")
+    method = METHODS[head.settings.backend](folder, head, run_game(config, head.settings, settings_folder), resume)
+    if method.log:
+        with reading(method.log):
+            read_log(method.log)
+    check_start(head.settings, begun=method.saved() is not None)
+    return method
 
 
-METHODS: dict[TrainedBackend, Method] = {
-    "policy_gradient": Method(_policy, _by_gradient),
-    "search": Method(_searcher, _by_search),
-}
+def _resumed(folder: TrainingFolder, config: GameConfig, values: Mapping[str, Any]) -> RunHead:
+    """Return a run's head with changed settings; those that determined an existing first policy must stay."""
+    head = folder.head()
+    if head.config != config.key:
+        raise BadUsage(f"The run in {folder.path} is one of {head.config}.")
+    settings: PipelineSettings = changed(head.settings, values)
+    after = by_key(settings)
+    for key, value in by_key(head.settings).items() if folder.state() is not None else ():
+        if key.startswith(BEGINNING) and key not in SET_BY_GAME and after[key] != value:
+            raise BadUsage(f"{key} is {value!r}, and the run has begun with it: for {after[key]!r} begin another one.")
+    return head.replace(settings=settings)
 
 
 def scheduled(settings: PipelinePpoSettings, progress: float, recoveries: int) -> PipelinePpoSettings:
-    """Return an iteration's settings, after ``recoveries`` divergences.
-
-    ``progress`` rises from 0 to 1 over the run.
-    """
+    """Return an iteration's settings, after ``recoveries`` divergences; ``progress`` rises from 0 to 1 over the run."""
     calm = CAUTION**recoveries
     rate = _between(settings, settings.learning_rate, settings.learning_rate_end, progress)
     entropy = _between(settings, settings.entropy_coef, settings.entropy_coef_end, progress)
@@ -152,9 +153,6 @@ def scheduled(settings: PipelinePpoSettings, progress: float, recoveries: int) -
 def _between(
     settings: PipelinePpoSettings | PipelineSearchSettings, first: float, last: float | None, progress: float
 ) -> float:
-    """Return the value on the schedule from ``first`` to ``last``.
-
-    Without ``last`` the value stays ``first``.
-    """
+    """Return the value on the schedule from ``first`` to ``last``; without ``last`` it stays ``first``."""
     weight = progress if settings.schedule == "linear" else (1 - cos(pi * progress)) / 2
     return first if last is None else first + (last - first) * weight

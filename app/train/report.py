@@ -47,9 +47,8 @@ def p_value(found: Evaluation, players: int) -> float:
 def summary_text(
     head: RunHead, state: RunState, finals: Sequence[Evaluation] | None, players: int, rows: Sequence[Mapping[str, str]]
 ) -> str:
-    """Return a run's summary in Markdown.
+    """Return a run's summary in Markdown: its course, by its log's ``rows`` if there are any, and its best policy.
 
-    It has the course of the run, from its log's ``rows`` if there are any, and the strength of its best policy.
     ``finals`` is None before the end of the run.
     """
     course = f"{state.iteration} iterations, {state.games:,} games"
@@ -83,20 +82,14 @@ def _strength(finals: Sequence[Evaluation] | None, players: int) -> str:
 
 
 def write_report(folder: Path, head: RunHead, summary: str, *, curves: bool) -> None:
-    """Write the report into the run's folder.
-
-    It has the summary, the curves if there are any, and the settings.
-    """
+    """Write the report into the run's folder: the summary, the curves if there are any, and the settings."""
     parts = [summary, *([f"## Curves\n\n![curves]({CURVES})\n"] if curves else [])]
     parts.append(f"## Settings\n\n{settings_text(head.settings.model_dump(mode='json'))}\n")
     (folder / REPORT).write_text("\n".join(parts))
 
 
 def draw_curves(folder: Path, log: Path) -> bool:
-    """Draw a log's curves into ``folder``. Raises ``NoPlots``.
-
-    Return False, without drawing, for fewer than two rows.
-    """
+    """Draw a log's curves into ``folder``; return False for fewer than two rows. Raises ``NoPlots``."""
     rows = read_log(log)
     if len(rows) < 2:
         return False

@@ -1,228 +1,185 @@
-"""The training loop: collect, learn, evaluate, checkpoint.
+"""The training loop of every backend: collect, update, evaluate, checkpoint.
 
-An iteration depends only on the state and the model that it begins with, the settings and the seed. So an interrupted
+An iteration depends only on the state and the policy that it begins with, the settings and the seed. So an interrupted
 run repeats the iterations after its last checkpoint exactly, and then continues.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from time import perf_counter, process_time
+from typing import Any, Generic, Protocol, TypeVar
 
-import numpy as np
-
-from app.config import PipelineSettings
-from app.controllers.needs import ReplayBuffer
-from app.core import FlyballError, derive_seed
-from app.events import ShardRef
-from app.learning.inference import Policy
-from app.play.players import policy_of
-from app.store import Checkpoint, Shard
-from app.train.game import WORKER, RunGame, collect, evaluate
-from app.train.iteration import PHASES, Distributions, Evaluation, Floats, Iteration, Seconds, Sink
-from app.train.learning import first_policy
-from app.train.methods import METHODS, Learned, Method, Task, learn
-from app.train.state import Best, RunPlace, RunState
-
-SAMPLED = 1024  # most rows in a histogram's sample
-_Z_95_ONE_SIDED = 1.645
+from app.core import Clock, ModelHash
+from app.learning.network import threads
+from app.store import Checkpoint
+from app.train.iteration import D, E, Games, Iteration, Learned, Seconds, Sink
+from app.train.state import TrainingFolder
 
 
-class TooManyDivergences(FlyballError):
-    """More updates of a run diverged than its settings allow."""
+class State(Protocol):
+    """State that an iteration needs from earlier ones, apart from the stored policy."""
+
+    @property
+    def iteration(self) -> int:
+        """Number of iterations that were made."""
+
+    @property
+    def model(self) -> ModelHash:
+        """The policy's hash."""
 
 
-def _distributions(policy: Policy, shard: Shard, advantages: Floats, learned: Learned) -> Distributions:
-    """Return the data of histograms.
+class Result(Protocol):
+    """Result of a finished run."""
 
-    They come from a sample of rows, spread evenly over the iteration's rows.
-    """
-    rows = np.linspace(0, shard.rows - 1, min(SAMPLED, shard.rows)).astype(np.int64)
-    outputs = policy.outputs(shard.obs[rows])
-    return Distributions(
-        logits=outputs[:, : policy.actions][np.asarray(shard.mask[rows])],
-        values=outputs[:, policy.actions],
-        advantages=advantages[rows] if len(advantages) else advantages,
-        gradients=learned.gradients,
-    )
+    @property
+    def summary(self) -> str:
+        """Text in Markdown, for the reader."""
+
+    def json(self) -> dict[str, Any]:
+        """Return the result as a JSON object."""
 
 
-def most_rise(evaluations: Sequence[tuple[float, float]]) -> float:
-    """Return the upper 95% bound on the outcome's rise over ``evaluations``.
+S = TypeVar("S", bound=State)
 
-    An evaluation is an outcome with its standard error; at least two are needed, at even intervals. The rise is that of
-    the least-squares line from the first evaluation to the last, because evaluations are noisier than a policy's gain
-    between two of them. So neither a slump nor a series without a new best is evidence.
-    """
-    outcomes, stderrs = np.array(evaluations).T
-    place = np.linspace(-0.5, 0.5, len(outcomes))
-    weights = place / (place**2).sum()
-    return float(weights @ outcomes) + _Z_95_ONE_SIDED * float(np.linalg.norm(weights * stderrs))
+
+class Method(Protocol[S, D, E]):
+    """A backend's part of a training run; state and policy are arguments, because the loop keeps them."""
+
+    folder: TrainingFolder
+    iterations: int  # of the whole run
+    evaluate_every: int  # iterations; the last one is always evaluated
+    save_every: int  # iterations between checkpoints
+    threads: int  # of PyTorch
+    say: Callable[[str], None]  # receives lines for the reader
+
+    def open(self) -> None:
+        """Begin or continue the run in its folder, which is held. Raises ``RunExists`` for a new run in a used one."""
+
+    def sinks(self, clock: Clock, fresh_id: str) -> Iterator[Sink[E]]:
+        """Yield the sinks that the settings ask for; ``fresh_id`` is part of the ID of a new W&B run."""
+        yield from ()
+
+    def saved(self) -> S | None:
+        """Return the last checkpoint, or None before the first."""
+
+    def first(self) -> Checkpoint:
+        """Make and store the first policy."""
+
+    def begin(self, policy: Checkpoint, evaluation: E) -> S:
+        """Return the state before the first iteration."""
+
+    def ended(self, state: S) -> str | None:
+        """Return why the run ends, or None if it goes on. Raises ``TooManyDivergences``."""
+
+    def collect(self, state: S, policy: Checkpoint) -> Games[D]:
+        """Play an iteration's games."""
+
+    def update(self, state: S, policy: Checkpoint, games: Games[D], lap: Callable[[str], None]) -> Learned:
+        """Learn from the games; ``lap("advantages")`` says that the samples are ready."""
+
+    def evaluate(self, policy: Checkpoint, number: int) -> E:
+        """Evaluate the policy after iteration ``number``; 0 is the first policy."""
+
+    def advance(self, state: S, games: Games[D], learned: Learned, evaluation: E | None) -> tuple[S, bool]:
+        """Return the state after an iteration, and True if its policy is the best so far and was stored."""
+
+    def show(self, iteration: Iteration[E]) -> None:
+        """Say what an iteration did."""
+
+    def save(self, state: S, policy: Checkpoint) -> None:
+        """Save a checkpoint, and the report so far."""
+
+    def end(self, state: S, policy: Checkpoint, reason: str) -> None:
+        """Save the last state unless it is saved, and say why the run ended."""
+
+    def finish(self, state: S) -> Result:
+        """Report on a run that has ended."""
 
 
 @dataclass(slots=True, eq=False)
-class TrainingRun:
-    """A training run in a folder, new or resumed."""
+class TrainingRun(Generic[S, D, E]):
+    """The loop of a run, new or resumed."""
 
-    place: RunPlace  # its folder
-    game: RunGame  # what is played
-    settings: PipelineSettings  # of the run
-    seed: int  # of all random draws
-    sinks: Sequence[Sink] = ()  # receive every iteration
-    say: Callable[[str], None] = lambda _text: None  # receives progress messages
-    on_save: Callable[[RunState], None] = lambda _state: None  # receives the state of each checkpoint
-    _method: Method = field(init=False)
-    _current: Checkpoint = field(init=False)
+    method: Method[S, D, E]
+    sinks: Sequence[Sink[E]] = ()  # receive every iteration
 
-    def __post_init__(self) -> None:
-        self._method = METHODS[self.settings.backend]
-
-    def run(self) -> RunState:
+    def run(self) -> S:
         """Train until the run ends; return its final state.
 
         An interrupt discards the iteration that is under way, and saves a checkpoint of those before it.
-
-        Raises ``TooManyDivergences``.
         """
-        state = self._begin()
-        while (reason := self._ended(state)) is None:
-            before = self._current
+        method = self.method
+        state, policy = self._begun()
+        while (reason := method.ended(state)) is None:
             try:
-                state = self._iterate(state)
+                state, policy = self._iterate(state, policy)
             except KeyboardInterrupt:
-                saved = self.place.state()
+                saved = method.saved()
                 if saved is None or saved.iteration < state.iteration:  # otherwise its models may be gone
-                    self._save(state, before)
+                    method.save(state, policy)
                 raise
-            if state.recoveries > self.settings.training.max_recoveries:
-                raise TooManyDivergences(
-                    f"{state.recoveries} updates diverged in {state.iteration} iterations.",
-                    hint="Begin a new run with a lower learning rate, or more games in an iteration.",
-                )
-        self._save(state, self._current)
-        self.say(f"Ended after {state.iteration} iterations: {reason}.")
+        method.end(state, policy, reason)
         return state
 
-    def _begin(self) -> RunState:
-        state = self.place.state()
-        if state is not None:
-            self._current = self.place.model(state.model)
-            self.say(f"Going on after iteration {state.iteration}.")
-            return state
-        self._current = first_policy(self.game, self.settings, self.seed, self.say)
-        found = self._evaluated(self._policy())
-        self.say(f"The first policy: {found}.")
-        self.place.keep(self._current)  # before sinks, because a sink's file could take the name of the models' folder
+    def _begun(self) -> tuple[S, Checkpoint]:
+        method = self.method
+        if (state := method.saved()) is not None:
+            return state, method.folder.model(state.model)
+        policy = method.first()
+        evaluation = method.evaluate(policy, 0)
+        state = method.begin(policy, evaluation)
         for sink in self.sinks:
-            sink.begin(found)
-        state = RunState(iteration=0, model=self._current.model, best=Best.of(0, self._current.model, found))
-        self._save(state, self._current)
-        return state
+            sink.begin(evaluation)
+        method.save(state, policy)
+        return state, policy
 
-    def _save(self, state: RunState, current: Checkpoint) -> None:
-        self.place.save(state, current)
-        self.on_save(state)
+    def _iterate(self, state: S, policy: Checkpoint) -> tuple[S, Checkpoint]:
+        method, number = self.method, state.iteration + 1
+        seconds, begun, laps = Seconds(), process_time(), [perf_counter()]
 
-    def _ended(self, state: RunState) -> str | None:
-        asked, training = self.settings.collection, self.settings.training
-        if state.iteration >= asked.num_iterations:
-            return "those were all"
-        if training.max_episodes is not None and state.games >= training.max_episodes:
-            return f"{state.games} games were played"
-        if training.early_stopping and len(state.recent) >= training.patience:
-            most = most_rise(state.recent[-training.patience :])
-            if most < training.least_rise:
-                return f"over {training.patience} evaluations the outcome rose by at most {most:.3f} (95% certain)"
-        return None
+        def lap(phase: str) -> None:
+            laps.append(perf_counter())
+            setattr(seconds, phase, laps[-1] - laps[-2])
+            seconds.processor = process_time() - begun
 
-    def _iterate(self, state: RunState) -> RunState:
-        number, settings = state.iteration + 1, self.settings
-        begun, laps = process_time(), [perf_counter()]
-        progress = state.iteration / max(1, settings.collection.num_iterations - 1)
-        player = self._method.player(self.game, settings, self._policy())
-        games = collect(self.game, state.model, player, settings, self._seed(number, "games"))
-        laps.append(perf_counter())
-        replayed, seed = [self.place.shard(shard) for shard in state.replayed], self._seed(number, "update")
-        task = Task(self._current, games.shard, replayed, progress, state.recoveries, seed)
-        update = self._method.prepare(self.game, settings, task)
-        laps.append(perf_counter())
-        learned = learn(self._current, update)
-        self._current = learned.checkpoint
-        laps.append(perf_counter())
-        policy = self._policy()
-        due = number % settings.training.eval_frequency == 0 or number == settings.collection.num_iterations
-        found = self._evaluated(policy) if due else None
-        laps.append(perf_counter())
-        after = self._judged(state, learned, found, self._replayed(state, games.shard))
-        saved = number % settings.training.checkpoint_frequency == 0
-        if after.best != state.best or saved:
-            self.place.keep(self._current)
-        laps.append(perf_counter())
+        games = method.collect(state, policy)
+        lap("collect")
+        learned = method.update(state, policy, games, lap)
+        lap("update")
+        due = number % method.evaluate_every == 0 or number == method.iterations
+        evaluation = method.evaluate(learned.policy, number) if due else None
+        lap("evaluate")
+        after, best = method.advance(state, games, learned, evaluation)
+        lap("checkpoint")
         iteration = Iteration(
             number=number,
-            games=settings.collection.games_per_iteration,
-            rows=games.shard.rows,
+            games=games.games,
+            rows=games.rows,
             mean_return=games.mean_return,
             mean_points=games.mean_points,
             metrics=learned.metrics,
-            evaluation=found,
-            best=after.best != state.best,
-            recovered=learned.complaint is not None,
-            seconds=Seconds(**dict(zip(PHASES, np.diff(laps).tolist(), strict=True)), processor=process_time() - begun),
-            distributions=_distributions(policy, games.shard, update.advantages, learned),
-        )
-        for sink in self.sinks:
-            sink.write(iteration, policy)
-        if saved:  # after all sinks, because a resumed run does not repeat this iteration
-            self._save(after, self._current)
-        return after
-
-    def _judged(self, state: RunState, learned: Learned, found: Evaluation | None, replay: ReplayBuffer) -> RunState:
-        """Return the state after an iteration.
-
-        ``found`` is the iteration's evaluation, if any.
-        """
-        number, model = state.iteration + 1, self._current.model
-        best, recent, recoveries = state.best, state.recent, state.recoveries
-        if learned.complaint is not None:
-            recoveries += 1
-            self.say(f"{learned.complaint} The update was discarded; the next ones learn more slowly.")
-        if found is not None:
-            recent = (*recent, (found.outcome, found.stderr))[-self.settings.training.patience :]
-        # Of equals the later one counts as better: against a weak opponent, all evaluations end at 100% while the
-        # policy still learns.
-        if found is not None and found.outcome >= best.outcome and model != best.model:
-            best = Best.of(number, model, found)
-        return RunState(
-            iteration=number,
-            model=model,
-            games=state.games + self.settings.collection.games_per_iteration,
+            evaluation=evaluation,
             best=best,
-            recent=recent,
-            recoveries=recoveries,
-            replayed=replay.shards,
-            rows=replay.rows,
+            recovered=learned.complaint is not None,
+            seconds=seconds,
+            distributions=learned.distributions and learned.distributions(),
         )
+        method.show(iteration)
+        for sink in self.sinks:
+            sink.write(iteration)
+        if number % method.save_every == 0:  # after all sinks, because a resumed run does not repeat this iteration
+            method.save(after, learned.policy)
+        return after, learned.policy
 
-    def _replayed(self, state: RunState, shard: Shard) -> ReplayBuffer:
-        """Return the rows that the next iteration replays.
 
-        If the run replays any, the iteration's shard is stored.
-        """
-        if not self.game.config.replay_rows:
-            return ReplayBuffer(rows=state.rows)
-        key, meta = self.place.keep_shard(shard), shard.meta
-        reference = ShardRef(
-            key=key, worker=WORKER, rows=shard.rows, games=shard.games, model=state.model, seed=meta.seed
-        )
-        return ReplayBuffer(state.replayed, state.rows).plus((reference,), self.game.config)
+def train(method: Method[S, D, E], clock: Clock, fresh_id: str, *sinks: Sink[E]) -> Result:
+    """Train in the method's folder until the run ends, and report on it.
 
-    def _evaluated(self, policy: Policy) -> Evaluation:
-        asked, seed = self.settings.training, derive_seed(self.seed, "evaluation")  # one seed: the same deals each time
-        games, temperature = asked.eval_games, asked.eval_temperature
-        return evaluate(self.game, policy, asked.eval_opponent, games=games, temperature=temperature, seed=seed)
-
-    def _policy(self) -> Policy:
-        return policy_of(self._current, self.settings.games)
-
-    def _seed(self, number: int, purpose: str) -> int:
-        return derive_seed(self.seed, "iteration", number, purpose)
+    The method's own sinks follow ``sinks``; see ``Method.sinks`` for ``fresh_id``. Raises ``RunExists``, ``RunInUse``,
+    ``TooManyDivergences``, and what the backend's games and updates raise.
+    """
+    with method.folder.held(), threads(method.threads), ExitStack() as stack:
+        method.open()
+        opened = [stack.enter_context(closing(sink)) for sink in method.sinks(clock, fresh_id)]
+        return method.finish(TrainingRun(method, (*sinks, *opened)).run())

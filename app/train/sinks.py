@@ -10,7 +10,6 @@ import numpy as np
 
 from app.config import WandbMode, flatten
 from app.core import Clock, UnusableFile, writing
-from app.learning.inference import Policy
 from app.store.blobs import replace_durably
 from app.telemetry import TensorBoardFile, WandbRun
 from app.train.iteration import PHASES, Evaluation, Floats, Iteration, Sink
@@ -33,7 +32,7 @@ class ForeignLog(UnusableFile):
     """A file that is not a run's log."""
 
 
-class CsvLog(Sink):
+class CsvLog(Sink[Evaluation]):
     """CSV log with a row for each iteration.
 
     Row 0 is the first policy's evaluation. Unknown values are empty. An interrupted run repeats the iterations after
@@ -49,7 +48,7 @@ class CsvLog(Sink):
         """See ``Sink.begin``."""
         self._append(0, {"checkpoint": True, **_evaluation_columns(evaluation)})
 
-    def write(self, iteration: Iteration, policy: Policy) -> None:  # noqa: ARG002 - a sink
+    def write(self, iteration: Iteration[Evaluation]) -> None:
         """See ``Sink.write``."""
         values = {
             **iteration.metrics,
@@ -83,10 +82,7 @@ class CsvLog(Sink):
 
 
 def read_log(path: Path) -> list[dict[str, str]]:
-    """Return the complete rows of a log, by column. Raises ``ForeignLog``.
-
-    Earlier versions had fewer columns.
-    """
+    """Return the complete rows of a log, by column; earlier versions had fewer. Raises ``ForeignLog``."""
     if not path.exists():
         return []
     first, *lines = path.read_bytes().splitlines(keepends=True) or [b""]
@@ -130,25 +126,20 @@ def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def scalars(iteration: Iteration) -> Iterator[tuple[str, float]]:
-    """Yield an iteration's values by curve name; unknown values are left out.
-
-    Gradients are curves rather than histograms, because each layer's norm is a single number.
-    """
+def scalars(iteration: Iteration[Evaluation]) -> Iterator[tuple[str, float]]:
+    """Yield an iteration's known values by curve name, with the norm of each layer's gradient."""
+    gradients = iteration.distributions.gradients if iteration.distributions else {}
     named: dict[str, float | None] = {f"train/{name}": value for name, value in iteration.metrics.items()}
     named |= {f"collect/{name}": getattr(iteration, name) for name in COUNTS}
     named |= evaluation_scalars(iteration.evaluation) if iteration.evaluation else {}
-    named |= {f"gradients/{name}": norm for name, norm in iteration.distributions.gradients.items()}
+    named |= {f"gradients/{name}": norm for name, norm in gradients.items()}
     named |= {f"seconds/{name}": getattr(iteration.seconds, name) for name in (*PHASES, "total", "processor")}
     named["train/recovered"] = float(iteration.recovered)
     return ((name, float(value)) for name, value in named.items() if value is not None)
 
 
 def evaluation_scalars(evaluation: Evaluation) -> dict[str, float]:
-    """Return an evaluation's values by curve name.
-
-    Values that the game does not count are left out.
-    """
+    """Return an evaluation's values by curve name; values that the game does not count are left out."""
     named = {
         "eval/avg_points": evaluation.points,
         "eval/win_rate": evaluation.win_share,
@@ -159,19 +150,18 @@ def evaluation_scalars(evaluation: Evaluation) -> dict[str, float]:
     return {name: value for name, value in named.items() if value is not None}
 
 
-def histograms(iteration: Iteration, policy: Policy) -> Iterator[tuple[str, Floats]]:
-    """Yield names and values of histograms.
-
-    The values have any shape. Empty arrays, and those with a NaN or infinity, are left out.
-    """
+def histograms(iteration: Iteration[Evaluation]) -> Iterator[tuple[str, Floats]]:
+    """Yield names and values of histograms; empty arrays, and those with a NaN or infinity, are left out."""
     found = iteration.distributions
+    if found is None:
+        return
     named = {
         "network/actor_logits": found.logits,
         "network/values": found.values,
         "network/advantages": found.advantages,
-        **{f"weights/{name}": values for name, values in policy.weights().items()},
+        **{f"weights/{name}": values for name, values in found.policy.weights().items()},
     }
-    return ((name, values) for name, values in named.items() if values.size and np.isfinite(values).all())
+    yield from ((name, values) for name, values in named.items() if values.size and np.isfinite(values).all())
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
@@ -180,11 +170,8 @@ def settings_text(settings: Mapping[str, Any]) -> str:
     return "\n".join(["| setting | value |", "|---|---|", *rows])
 
 
-class TensorBoardSink(Sink):
-    """Writes curves, histograms and settings for ``tensorboard --logdir RUN``.
-
-    A resumed run continues the same curves; iterations that it repeats are shown once.
-    """
+class TensorBoardSink(Sink[Evaluation]):
+    """Writes curves, histograms and settings for ``tensorboard --logdir RUN``; repeated iterations are shown once."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], clock: Clock) -> None:
         self._board, self._settings, self._clock = TensorBoardFile(folder), settings, clock
@@ -198,7 +185,7 @@ class TensorBoardSink(Sink):
             self._board.scalar(tag, value, 0, seconds)
         self._board.flush()
 
-    def write(self, iteration: Iteration, policy: Policy) -> None:
+    def write(self, iteration: Iteration[Evaluation]) -> None:
         """See ``Sink.write``."""
         step, seconds = iteration.number, self._clock.now().timestamp()
         if self._last is None or step <= self._last:
@@ -207,7 +194,7 @@ class TensorBoardSink(Sink):
             self._board.text("config", settings_text(self._settings), step, seconds)
         for tag, value in scalars(iteration):
             self._board.scalar(tag, value, step, seconds)
-        for tag, values in histograms(iteration, policy):
+        for tag, values in histograms(iteration):
             self._board.histogram(tag, values, step, seconds)
         if iteration.best:
             self._board.text("best_iteration", str(step), step, seconds)
@@ -219,7 +206,7 @@ class TensorBoardSink(Sink):
         self._board.close()
 
 
-class WandbSink(Sink):
+class WandbSink(Sink[Evaluation]):
     """Logs iterations to a W&B run. See ``WandbRun``."""
 
     def __init__(self, folder: Path, name: str, fresh_id: str, settings: dict[str, Any], mode: WandbMode) -> None:
@@ -229,9 +216,9 @@ class WandbSink(Sink):
         """See ``Sink.begin``. The evaluation is iteration 0 of the curves."""
         self._run.log(0, evaluation_scalars(evaluation))
 
-    def write(self, iteration: Iteration, policy: Policy) -> None:
+    def write(self, iteration: Iteration[Evaluation]) -> None:
         """See ``Sink.write``."""
-        self._run.log(iteration.number, {**dict(scalars(iteration)), **dict(histograms(iteration, policy))})
+        self._run.log(iteration.number, {**dict(scalars(iteration)), **dict(histograms(iteration))})
         if iteration.best:
             self._run.summarise("best_iteration", iteration.number)
 

@@ -1,4 +1,4 @@
-"""A run's folder, with the checkpoint that a resumed run continues."""
+"""A training's folder, with the checkpoint that a resumed run continues."""
 
 import fcntl
 from collections.abc import Collection, Iterator
@@ -28,6 +28,8 @@ from app.train.iteration import Evaluation
 
 S = TypeVar("S", bound=FrozenModel)
 
+HEAD, STATE = "run.json", "state.json"
+
 
 class NoRun(FlyballError, code="usage"):
     """A folder without a run that can be resumed."""
@@ -56,10 +58,7 @@ class Best(FrozenModel):
 
 
 class RunState(FrozenModel):
-    """State that an iteration needs from earlier ones.
-
-    The model's parameters are stored separately.
-    """
+    """State that a network's iteration needs from earlier ones, apart from the stored model."""
 
     iteration: int = Field(ge=0, description="that were made")
     model: ModelHash
@@ -84,27 +83,26 @@ class RunState(FrozenModel):
 
 
 class RunHead(FrozenModel):
-    """Identity and settings of a run: the first file of its folder."""
+    """Identity and settings of a network's run: the first file of its folder."""
 
     config: ConfigKey
     seed: int = Field(ge=0)
     settings: PipelineSettings
 
 
-class RunPlace:
-    """A run's folder.
+class TrainingFolder:
+    """A training's folder.
 
-    It holds ``run.json``, ``state.json``, the latest and the best model, and the shards that are replayed.
+    That of a network holds ``run.json``, ``state.json``, the latest and the best model, and the shards that are
+    replayed. That of a language model holds ``state.json``, ``report.json`` and all models.
     """
 
     def __init__(self, path: Path) -> None:
         self.path, self.models, self._shards = path, path / "models", path / "shards"
-        self._lock, self._head, self._state = path / ".lock", path / "run.json", path / "state.json"
 
-    @property
-    def exists(self) -> bool:
-        """True if the folder holds a run."""
-        return self._head.exists()
+    def has(self, name: str) -> bool:
+        """Return True if the folder holds a file."""
+        return (self.path / name).exists()
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -115,7 +113,7 @@ class RunPlace:
         """
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            file = self._lock.open("wb")
+            file = (self.path / ".lock").open("wb")
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -123,32 +121,27 @@ class RunPlace:
                 raise RunInUse(f"Another process trains in {self.path}.", hint="Wait for it, or end it.") from None
             yield
 
-    def begin(self, head: RunHead) -> None:
-        """Write the head of a new run. Raises ``RunExists``.
+    def check_new(self) -> None:
+        """Raise ``RunExists`` if the folder holds a run."""
+        if self.has(HEAD) or self.has(STATE):
+            raise RunExists(f"{self.path} holds a run.", hint="Resume it, or choose another folder.")
 
-        The folder must be ``held``.
-        """
-        if self.exists:
-            raise RunExists(
-                f"{self.path} holds a run.",
-                hint="Resume it, or choose another folder.",
-            )
-        self._write(self._head, head)
+    def begin(self, head: RunHead) -> None:
+        """Write the head of a network's new run, in a folder that is ``held``. Raises ``RunExists``."""
+        self.check_new()
+        self.write(HEAD, head.model_dump_json(indent=1))
 
     def head(self) -> RunHead:
-        """Read the run's identity and settings. Raises ``NoRun`` or ``UnusableFile``."""
-        return self._read(self._head, RunHead)
+        """Read a network's head. Raises ``NoRun`` or ``UnusableFile``."""
+        return self.read(HEAD, RunHead)
 
     def change(self, head: RunHead) -> None:
-        """Replace the run's head; its remaining iterations follow the new settings."""
-        self._write(self._head, head)
+        """Replace a network's head; the run's remaining iterations follow the new settings."""
+        self.write(HEAD, head.model_dump_json(indent=1))
 
     def state(self) -> RunState | None:
-        """Return the run's last checkpoint, or None before the first.
-
-        Raises as ``head``.
-        """
-        return self._read(self._state, RunState) if self._state.exists() else None
+        """Return a network's last checkpoint, or None before the first. Raises as ``head``."""
+        return self.read(STATE, RunState) if self.has(STATE) else None
 
     def model(self, model: ModelHash) -> Checkpoint:
         """Return a stored model with its optimiser's state."""
@@ -173,24 +166,20 @@ class RunPlace:
         return put_shard(FileStore(self._shards), shard)
 
     def save(self, state: RunState, current: Checkpoint) -> None:
-        """Save a checkpoint to resume the run from.
-
-        Models and shards that the checkpoint does not need are deleted.
-        """
+        """Save a network's checkpoint; models and shards that it does not need are deleted."""
         self.keep(current)
-        self._write(self._state, state)
+        self.write(STATE, state.model_dump_json(indent=1))
         needed: set[str] = {state.model, state.best.model}
         needed |= {key for model in (state.model, state.best.model) if (key := self.model(model).manifest.optimizer)}
         _keep_only(FileStore(self.models), needed)
         if self._shards.is_dir():
             _keep_only(FileStore(self._shards), {shard.key for shard in state.replayed})
 
-    def _read(self, path: Path, kind: type[S]) -> S:
+    def read(self, name: str, kind: type[S]) -> S:
+        """Read a file of the run. Raises ``NoRun`` if it is missing or damaged, or ``UnusableFile``."""
+        path = self.path / name
         if not path.exists():
-            raise NoRun(
-                f"{self.path} holds no run.",
-                hint="Look at its name; a new run is begun without resuming.",
-            )
+            raise NoRun(f"{self.path} holds no run.", hint="Look at its name; a new run is begun without resuming.")
         with reading(path):
             data = path.read_bytes()
         try:
@@ -203,8 +192,9 @@ class RunPlace:
                 hint="Put it back from a copy, or begin a new run in another folder.",
             ) from error
 
-    def _write(self, path: Path, content: FrozenModel) -> None:
-        replace_durably(path, content.model_dump_json(indent=1).encode(), self.path)
+    def write(self, name: str, text: str) -> None:
+        """Replace a file of the run."""
+        replace_durably(self.path / name, text.encode(), self.path)
 
 
 def _keep_only(store: FileStore, needed: Collection[str]) -> None:

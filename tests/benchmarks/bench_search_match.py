@@ -24,7 +24,7 @@ from app.play.matches import MatchPlan, play_match
 from app.play.players import Player, load_player, policy_of
 from app.play.search import SearchPlayer
 from app.store import MemoryStore
-from app.train.state import RunPlace
+from app.train.state import TrainingFolder
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(7200), pytest.mark.filterwarnings("ignore")]
 SIMULATIONS, ITERATIONS, SEED, GAMES_A_MATCH = 32, 40, 1, 1000
@@ -49,7 +49,7 @@ def test_match_against_pgx_and_mctx(pgx_mctx: Any, tmp_path: Path) -> None:
     trained = flyball.train("connect_four_2p", SETTINGS, output=tmp_path, seed=SEED, progress=print)
     seconds = process_time() - began
     print(f"\nours: {seconds:.0f} s of processor time, {trained.state.games:,} games")  # noqa: T201
-    ours = policy_of(RunPlace(trained.output).model(trained.model))
+    ours = policy_of(TrainingFolder(trained.output).model(trained.model))
 
     first = init_policy(NETWORK, SPEC.shape, SEED)
     layers, positions = pgx_mctx.train(pgx_mctx.layers_of(first), SIMULATIONS, seconds, SEED)

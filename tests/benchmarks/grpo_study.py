@@ -16,9 +16,9 @@ from statistics import fmean, stdev
 from app.config import CPU
 from app.core import RANDOM, Rate, derive_seed
 from app.language.rollout import TextPlayer
-from app.language.run import read_run
 from app.language.selfplay import generator_for, play_match, player_of
 from app.store import FileStore
+from app.train.text import read_run
 
 
 def study(folder: Path, games: int, free_games: int) -> None:

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 
 from app.cli.group import main
 from app.language.generator import get_adapter
-from app.language.run import read_run
 from app.store import FileStore
+from app.train.text import read_run
 
 KEY = "tic_tac_toe_text_2p"
 SETTINGS = {

@@ -19,7 +19,7 @@ from terminal import on_a_terminal
 from app.config import GAMES, SELF, BadSettings, NetworkSettings, SearchSettings
 from app.config.pipeline_loading import MEANINGS, assigned, by_key, training_settings
 from app.train.sinks import read_log
-from app.train.state import RunPlace
+from app.train.state import TrainingFolder
 
 SMALL = (
     "collection.games_per_iteration=16",
@@ -93,7 +93,7 @@ def test_signal_saves_whole_iterations_and_a_report(tmp_path: Path, sent: signal
         first = report.read_text(encoding="utf-8")
         run.send_signal(sent)
         stdout, stderr = run.communicate(timeout=60)
-    done = RunPlace(tmp_path / "run").state()
+    done = TrainingFolder(tmp_path / "run").state()
     assert (run.returncode, stdout) == (code, ""), stderr
     assert done.iteration > 1
     assert "0 iterations" in first
@@ -318,7 +318,7 @@ def test_a_run_keeps_what_it_began_with(tmp_path: Path, change: str) -> None:
 
 def test_one_process_at_a_time_trains_in_a_folder(tmp_path: Path) -> None:
     assert small(tmp_path).exit_code == 0
-    with RunPlace(tmp_path).held():
+    with TrainingFolder(tmp_path).held():
         error = train("tic_tac_toe_2p", "--output", tmp_path, "--resume", "--set", "collection.num_iterations=3")
     assert (error.exit_code, "Another process trains in" in error.stderr) == (1, True)
     assert json.loads((tmp_path / "run.json").read_text())["settings"]["collection"]["num_iterations"] == 2

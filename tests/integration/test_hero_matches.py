@@ -14,8 +14,10 @@ from app.language import jobs
 from app.language.adapters import export_adapter
 from app.language.base_model import get_base
 from app.language.generator import get_adapter
-from app.language.run import STATE, LoopSettings, TextRun
+from app.language.training_settings import LoopSettings
 from app.store import FileStore
+from app.train.state import STATE
+from app.train.text import TextRun
 
 KEY = "diplomacy_small_3p"
 TINY = LanguageSettings(

@@ -67,6 +67,7 @@ def iteration(number: int, *, best: bool = False, points: float | None = 6.25, *
         "recovered": False,
         "seconds": Seconds(1.0, 0.25, 2.0, 0.5, 0.25, 3.5),
         "distributions": Distributions(
+            policy=policy(),
             logits=rng.normal(size=300).astype(np.float32),
             values=rng.normal(size=100).astype(np.float32),
             advantages=rng.normal(size=100).astype(np.float32),

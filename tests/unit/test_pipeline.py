@@ -18,9 +18,10 @@ from app.play.search import Unsearchable
 from app.store import FileStore
 from app.train.game import UnfitSettings, collect, divided, evaluate, lessons, run_game
 from app.train.learning import first_policy
-from app.train.methods import scheduled
-from app.train.run import TooManyDivergences, TrainingRun, most_rise
-from app.train.state import NoRun, RunExists, RunHead, RunPlace, RunState
+from app.train.methods import METHODS, scheduled
+from app.train.networks import TooManyDivergences, most_rise
+from app.train.run import TrainingRun
+from app.train.state import NoRun, RunExists, RunHead, RunState, TrainingFolder
 
 TINY = {
     "collection": {"games_per_iteration": 32, "num_iterations": 5},
@@ -50,7 +51,7 @@ class Listener:
     def begin(self, evaluation) -> None:
         self.begun.append(evaluation)
 
-    def write(self, iteration, policy) -> None:
+    def write(self, iteration) -> None:
         if iteration.number == self._interrupt_at:
             raise self._error
         self.iterations.append(iteration)
@@ -60,17 +61,18 @@ class Listener:
 
 
 def begin(folder, settings, key="tic_tac_toe_2p", seed=1, *sinks, said=None) -> TrainingRun:
-    place = RunPlace(folder)
+    place = TrainingFolder(folder)
     with place.held():
         place.begin(RunHead(config=key, seed=seed, settings=settings))
     return resume(folder, *sinks, said=said)
 
 
 def resume(folder, *sinks, said=None) -> TrainingRun:
-    place = RunPlace(folder)
+    place = TrainingFolder(folder)
     head = place.head()
-    say = (lambda _text: None) if said is None else said.append
-    return TrainingRun(place, run_game(GAMES[head.config], head.settings), head.settings, head.seed, sinks, say)
+    method = METHODS[head.settings.backend](place, head, run_game(GAMES[head.config], head.settings))
+    method.say = (lambda _text: None) if said is None else said.append
+    return TrainingRun(method, sinks)
 
 
 def assert_resumed_as_whole(folder, settings, key, interrupted_at) -> tuple[Listener, Listener, Listener, RunState]:
@@ -91,10 +93,10 @@ def test_pixels_of_any_brightness_are_learned(tmp_path, name):
     config = GameConfig(key="beacon_2p", game=f"beacon_games:{name}", players=2)
     tree = {"collection": {"games_per_iteration": 256, "num_iterations": 25}, "training": {"eval_games": 2}}
     settings = PipelineSettings.model_validate(tree)
-    place = RunPlace(tmp_path)
+    place, head = TrainingFolder(tmp_path), RunHead(config=config.key, seed=1, settings=settings)
     with place.held():
-        place.begin(RunHead(config=config.key, seed=1, settings=settings))
-    run = TrainingRun(place, run_game(config, settings), settings, 1, (), lambda _text: None)
+        place.begin(head)
+    run = TrainingRun(METHODS["policy_gradient"](place, head, run_game(config, settings)))
     policy = policy_of(place.model(run.run().model))
     images = np.array([getattr(beacon_games, name).image(at) for at in range(4)])
     log_probs, _ = policy.forward(images, np.ones((4, 4), dtype=np.bool_))
@@ -125,7 +127,7 @@ def test_an_iteration_collects_learns_evaluates_and_tells(tmp_path) -> None:
     assert first.distributions.gradients.keys() >= {"policy_head.weight", "trunk.0.weight"}
     assert len(first.distributions.values) == min(first.rows, 1024)
     assert (state.iteration, state.games) == (5, 160)
-    assert RunPlace(tmp_path).state() == state
+    assert TrainingFolder(tmp_path).state() == state
 
 
 def test_the_same_seed_gives_the_same_weights_bit_for_bit(tmp_path) -> None:
@@ -173,7 +175,7 @@ def test_search_run_replays_rows_of_earlier_iterations(tmp_path) -> None:
     listener = Listener()
     settings = searching({"learning_rate": 1e-2, "learning_rate_end": 1e-3})
     state = begin(tmp_path, settings, "tic_tac_toe_2p", 1, listener).run()
-    shards = [RunPlace(tmp_path).shard(shard) for shard in state.replayed]
+    shards = [TrainingFolder(tmp_path).shard(shard) for shard in state.replayed]
     assert all(shard.policy is not None for shard in shards)
     iterations = listener.iterations
     replayed = [iteration.metrics["replayed_rows"] for iteration in iterations]
@@ -183,11 +185,11 @@ def test_search_run_replays_rows_of_earlier_iterations(tmp_path) -> None:
     assert rates == pytest.approx(np.linspace(1e-2, 1e-3, 5))
     assert iterations[-1].metrics["divergence"] < iterations[0].metrics["divergence"]
     assert iterations[0].metrics["epochs"] == 2
-    assert RunPlace(tmp_path).model(state.model).manifest.backend == "search"
+    assert TrainingFolder(tmp_path).model(state.model).manifest.backend == "search"
 
 
 def test_search_run_that_replays_nothing_stores_no_shards(tmp_path) -> None:
-    place, none = RunPlace(tmp_path / "later"), {"replay_rows": 0}
+    place, none = TrainingFolder(tmp_path / "later"), {"replay_rows": 0}
     assert begin(tmp_path / "never", searching(none, collection={"num_iterations": 2})).run().replayed == ()
     assert not (tmp_path / "never" / "shards").exists()
     begin(place.path, searching(collection={"num_iterations": 2})).run()
@@ -198,7 +200,7 @@ def test_search_run_that_replays_nothing_stores_no_shards(tmp_path) -> None:
 
 def test_run_that_lost_its_shards_says_so(tmp_path) -> None:
     begin(tmp_path / "run", searching(collection={"num_iterations": 2})).run()
-    place = RunPlace(shutil.move(tmp_path / "run", tmp_path / "moved"))
+    place = TrainingFolder(shutil.move(tmp_path / "run", tmp_path / "moved"))
     place.change(place.head().replace(settings=searching(collection={"num_iterations": 3})))
     shutil.rmtree(tmp_path / "moved" / "shards")
     with pytest.raises(NoRun, match="lacks a shard"):
@@ -216,7 +218,7 @@ def test_search_settings_change_what_is_learned(tmp_path) -> None:
 
 def test_checkpoint_keeps_only_the_current_and_best_model(tmp_path) -> None:
     state = begin(tmp_path, settings_of(training={"patience": 3, "early_stopping": True})).run()
-    place = RunPlace(tmp_path)
+    place = TrainingFolder(tmp_path)
     current, best = place.model(state.model), place.model(state.best.model)
     needed = {state.model, state.best.model, current.manifest.optimizer, best.manifest.optimizer} - {None}
     assert set(FileStore(place.models).keys()) == needed

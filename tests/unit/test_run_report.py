@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from iterations import StillClock, iteration, policy
+from iterations import StillClock, iteration
 from scipy import stats
 
 from app.config import PipelineSettings
@@ -25,7 +25,7 @@ STATE = RunState(
 def log(tmp_path: Path) -> Path:
     log = CsvLog(tmp_path / "training_log.csv", StillClock())
     for number in (1, 2, 3):
-        log.write(iteration(number, best=number == 2, evaluation=None if number == 1 else FOUND), policy())
+        log.write(iteration(number, best=number == 2, evaluation=None if number == 1 else FOUND))
     return tmp_path / "training_log.csv"
 
 
@@ -78,13 +78,13 @@ def test_the_report_has_the_curves_and_every_setting(tmp_path: Path, log: Path) 
 def test_curves_are_those_of_the_backend(tmp_path: Path) -> None:
     one = tmp_path / "one.csv"
     assert not draw_curves(tmp_path, one)
-    CsvLog(one, StillClock()).write(iteration(1), policy())
+    CsvLog(one, StillClock()).write(iteration(1))
     assert not draw_curves(tmp_path, one), "a run of one iteration"
     assert not (tmp_path / "curves.svg").exists()
     metrics = {"policy_loss": 1.2, "value_loss": 0.5, "divergence": 0.4, "replayed_rows": 500.0}
     log = CsvLog(tmp_path / "log.csv", StillClock())
     for number in (1, 2):
-        log.write(iteration(number, metrics=metrics), policy())
+        log.write(iteration(number, metrics=metrics))
     assert draw_curves(tmp_path, tmp_path / "log.csv")
     drawing = (tmp_path / "curves.svg").read_text()
     assert "divergence from the searches, nats" in drawing

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from iterations import StillClock, iteration, policy
+from iterations import StillClock, iteration
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer import event_file_writer
 from tensorboard.util.tensor_util import make_ndarray
@@ -30,7 +30,7 @@ def test_histograms_and_scalars_have_the_names_of_the_seed() -> None:
     assert not [name for name in unknown if name.startswith("eval/")]
     assert not {"train/explained_variance", "collect/mean_points"} & unknown.keys()
     assert unknown["train/recovered"] == 0
-    named = dict(histograms(iteration(1), policy()))
+    named = dict(histograms(iteration(1)))
     assert named.keys() == {
         *("network/actor_logits", "network/values", "network/advantages"),
         *(f"weights/{layer}" for layer in ("trunk.0", "trunk.1", "policy_head", "value_head")),
@@ -38,10 +38,10 @@ def test_histograms_and_scalars_have_the_names_of_the_seed() -> None:
     assert named["weights/trunk.0"].shape == (5, 6)
     assert named["weights/value_head"].shape == (4, 1)
     empty = iteration(1).distributions
-    nothing = type(empty)(np.zeros(0), empty.values, np.array([np.nan]), {})
+    nothing = replace(empty, logits=np.zeros(0), advantages=np.array([np.nan]), gradients={})
     assert (
         not {"network/actor_logits", "network/advantages"}
-        & dict(histograms(iteration(1, distributions=nothing), policy())).keys()
+        & dict(histograms(iteration(1, distributions=nothing))).keys()
     )
 
 
@@ -57,8 +57,8 @@ def texts(found: EventAccumulator, tag: str) -> list[tuple[int, str]]:
 
 def test_tensorboard_has_curves_histograms_and_texts(tmp_path: Path) -> None:
     sink = TensorBoardSink(tmp_path, {"ppo": {"learning_rate": 3e-4}, "seed": 1}, StillClock())
-    sink.write(iteration(1, best=True), policy())
-    sink.write(iteration(2), policy(1))
+    sink.write(iteration(1, best=True))
+    sink.write(iteration(2))
     sink.close()
     found = read(tmp_path)
     assert set(found.Tags()["scalars"]) >= OF_THE_SEED
@@ -80,7 +80,7 @@ def test_the_curves_of_evaluations_begin_with_the_first_policy(tmp_path: Path) -
     first = iteration(1).evaluation
     sink.begin(replace(first, outcome=-0.5))
     sink.begin(replace(first, outcome=-0.4))  # interrupted before its first checkpoint
-    sink.write(iteration(1), policy())
+    sink.write(iteration(1))
     sink.close()
     found = read(tmp_path)
     points = [(point.step, round(point.value, 3)) for point in found.Scalars("eval/outcome")]
@@ -94,7 +94,7 @@ def test_tensorboard_shows_what_a_resumed_run_repeats_once(tmp_path: Path, monke
     for numbers in ((1, 2, 3, 4), (3, 4, 5)):
         sink = TensorBoardSink(tmp_path, {}, StillClock())
         for number in numbers:
-            sink.write(iteration(number, metrics={"policy_loss": number + len(numbers) / 10}), policy())
+            sink.write(iteration(number, metrics={"policy_loss": number + len(numbers) / 10}))
         sink.close()
     points = [(point.step, round(point.value, 3)) for point in read(tmp_path).Scalars("train/policy_loss")]
     assert points == [(1, 1.4), (2, 2.4), (3, 3.3), (4, 4.3), (5, 5.3)]
@@ -110,7 +110,7 @@ def test_a_board_that_nothing_is_written_to_makes_no_file(tmp_path: Path) -> Non
 def logged(path: Path, *numbers: int, **changes) -> None:
     log = CsvLog(path, StillClock())
     for number in numbers:
-        log.write(iteration(number, **changes), policy())
+        log.write(iteration(number, **changes))
     log.close()
 
 
@@ -146,13 +146,13 @@ def test_resumed_logs_repeat_no_row(tmp_path: Path) -> None:
     assert path.read_text().splitlines()[:3] == first
     log = CsvLog(path, StillClock())
     for number in (5, 6, 5, 6):  # also within a process
-        log.write(iteration(number), policy())
+        log.write(iteration(number))
     assert [row["iteration"] for row in read_log(path)] == ["1", "2", "3", "4", "5", "6"]
     path = tmp_path / "log.csv"
     for _ in range(2):  # like a run that is interrupted before its first checkpoint
         log = CsvLog(path, StillClock())
         log.begin(iteration(1).evaluation)
-        log.write(iteration(1), policy())
+        log.write(iteration(1))
         log.close()
     first, second = read_log(path)
     assert [first["iteration"], second["iteration"]] == ["0", "1"]
@@ -201,7 +201,7 @@ def test_a_run_is_logged_with_wandb_offline(tmp_path: Path, monkeypatch: pytest.
     for numbers in ((1, 2), (2, 3)):
         sink = WandbSink(tmp_path, "a name", f"run{numbers[0]}", {"ppo": {"learning_rate": 3e-4}}, "offline")
         for number in numbers:
-            sink.write(iteration(number, best=number == 2), policy())
+            sink.write(iteration(number, best=number == 2))
         sink.close()
     records = sorted(tmp_path.glob("wandb/offline-run-*-run1/run-run1.wandb"))
     assert len(records) >= 1

@@ -15,12 +15,16 @@ from app.language import jobs, selfplay
 from app.language.base_files import UnfitLanguageSettings
 from app.language.base_model import get_base, load_base
 from app.language.inspection import inspect
-from app.language.run import UnusableTraining, text_settings, train_text
 from app.language.selfplay import grouped_schedule
 from app.language.token_shard import get_token_shard, put_token_shard
+from app.language.training_settings import text_settings
 from app.learning.devices import MissingDevice
 from app.play.inspection import ForeignShard, RepeatedShard
 from app.store import FileStore, MissingBlob
+from app.train.run import train
+from app.train.state import RunExists
+from app.train.text import language_method
+from daemons.clock import SystemClock
 
 SMALL = GAMES["tic_tac_toe_text_2p"].replace(
     language=LanguageSettings(
@@ -31,6 +35,12 @@ SMALL = GAMES["tic_tac_toe_text_2p"].replace(
 
 def silent(_report: object) -> None:
     return None
+
+
+def train_text(folder: Path, values: dict[str, Any], *, resume: bool = False, say: Any = silent) -> dict[str, Any]:
+    method = language_method(SMALL, values, 3, folder, resume=resume)
+    method.say = say
+    return train(method, SystemClock(), "").json()
 
 
 class Played:
@@ -154,7 +164,7 @@ def test_interrupted_training_becomes_what_it_would_have_become(tmp_path: Path) 
 
     def trained(name: str, iterations: int, *, resume: bool = False) -> dict[str, Any]:
         values = {"iterations": iterations} if resume else loop | {"iterations": iterations}
-        return train_text(SMALL, tmp_path / name, values, 3, resume=resume, say=lines.append)
+        return train_text(tmp_path / name, values, resume=resume, say=lines.append)
 
     whole = trained("whole", 2)
     trained("parts", 1)
@@ -162,28 +172,28 @@ def test_interrupted_training_becomes_what_it_would_have_become(tmp_path: Path) 
     assert parts["model"] == whole["model"]
     assert json.loads((tmp_path / "parts" / "report.json").read_text())["iterations"] == 2
     assert any("free answers legal" in line for line in lines)
-    with pytest.raises(UnusableTraining, match="holds a run"):
+    with pytest.raises(RunExists, match="holds a run"):
         trained("whole", 3)
 
 
 def test_learning_rate_falls_over_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[float, int]] = []
 
-    def train(spec: Any, report: Any) -> Any:
+    def counted(spec: Any, report: Any) -> Any:
         seen.append((spec["learning_rate"], torch.get_num_threads()))
         return learn(spec, report)
 
     learn = jobs.train
-    monkeypatch.setattr(jobs, "train", train)
+    monkeypatch.setattr(jobs, "train", counted)
     values = {"iterations": 4, "threads": 2, "evaluation_games": 2, "final_games": 2, "selfplay.games_per_request": 8}
-    train_text(SMALL, tmp_path / "run", values, 3, resume=False, say=str)
+    train_text(tmp_path / "run", values)
     assert seen == [(SMALL.learning_rate * share, 2) for share in (1, 0.75, 0.5, 0.25)]
 
 
 def test_unfit_settings_begin_no_training(tmp_path: Path) -> None:
     for values, error in (({"device": "cuda:99"}, MissingDevice), ({"language.rank": 200}, UnfitLanguageSettings)):
         with pytest.raises(error, match=r"cuda:99|rank"):
-            train_text(SMALL, tmp_path / "new", values, 0, resume=False, say=str)
+            train_text(tmp_path / "new", values)
         assert not (tmp_path / "new").exists()
     config, loop = text_settings(SMALL, {"iterations": 3, "language.rank": 4, "learning_rate": 0.1})
     assert (config.language.rank, config.language.lessons, config.learning_rate, loop.iterations) == (4, 128, 0.1, 3)
