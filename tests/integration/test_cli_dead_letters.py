@@ -16,9 +16,10 @@ from app.bus import ZmqBus
 from app.bus.ports import PublishRefused
 from app.cli.group import main
 from app.config import Deployment, RunFolder
-from app.events import Event, RunConfigured, encode, originate
+from app.events import Event, EventVoided, RunConfigured, encode, originate
 from app.events.frames import DeadLetter, Frame, frame_of, seal
 from app.journal import SqliteJournal, SqliteJournalReader, history
+from app.journal.history import open_dead_letters
 from daemons.run_folder import bus_endpoint
 
 REFUSED, DAMAGED, SETTINGS, FAILED = 1, 2, 3, 4
@@ -180,3 +181,18 @@ def test_dead_letter_of_a_refused_publish_is_listed_and_retried(tmp_path: Path, 
         assert flyball("retry", 1).exit_code == 0
         assert flyball("list").stderr == "0 dead letters: 0 of refused events, 0 of recorded ones.\n"
     assert [event.envelope for event in published(tmp_path)] == [checked(0)]
+
+
+def test_dead_letter_of_a_voided_event_is_no_longer_open(stopped: Path) -> None:
+    path = stopped / "journal.sqlite"
+    with closing(SqliteJournalReader(path)) as reader:
+        assert [dead.number for dead in open_dead_letters(reader)] == [FAILED]
+    void = frame_of(
+        [originate(EventVoided(position=1, reason="x"), event_id="void", time=START)],
+        producer="cli@laptop",
+        epoch=1,
+        base=0,
+    )
+    with closing(SqliteJournal(path)) as journal:
+        journal.append([seal(Frame.parse(void), first=2, recorded_us=2, source="cli@laptop")])
+        assert open_dead_letters(journal) == []
