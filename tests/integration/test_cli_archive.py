@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from commands import refused, succeeded
 from generated_run import generated, hasty, write_generated
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -36,9 +37,7 @@ def archived(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("archived")
     shutil.copy(whole / "journal.sqlite", folder)
     assert flyball(folder, "journal", "archive", "--before", FIRST_BOUNDARY).exit_code == 0
-    done = flyball(folder, "journal", "archive", "--keep", LIVE)
-    assert done.exit_code == 0
-    assert "Archived events" in done.stderr
+    succeeded(flyball(folder, "journal", "archive", "--keep", LIVE), "Archived events")
     return folder
 
 
@@ -54,9 +53,7 @@ def test_archive_keeps_the_latest_events_live_in_a_smaller_file(whole: Path, arc
 
 
 def test_archive_again_has_nothing_to_do(archived: Path) -> None:
-    again = flyball(archived, "journal", "archive", "--keep", LIVE)
-    assert again.exit_code == 0
-    assert "nothing to archive" in again.stderr
+    succeeded(flyball(archived, "journal", "archive", "--keep", LIVE), "nothing to archive")
 
 
 @pytest.mark.parametrize(
@@ -94,17 +91,13 @@ def test_delete_names_what_is_gone(archived: Path, tmp_path: Path) -> None:
     run = shutil.copytree(archived, tmp_path / "run")
     with closing(SqliteJournalReader(run / "journal.sqlite")) as reader:
         last = reader.archive.segments()[0].last
-    refused = CliRunner().invoke(main, ["--run", str(run), "journal", "delete", "--before", str(EVENTS)], input="n\n")
-    assert refused.exit_code == 1
-    done = flyball(run, "journal", "delete", "--before", EVENTS, "--yes")
-    assert done.exit_code == 0
-    assert f"Deleted the events 1 to {last}" in done.stderr
+    unsure = CliRunner().invoke(main, ["--run", str(run), "journal", "delete", "--before", str(EVENTS)], input="n\n")
+    assert unsure.exit_code == 1
+    succeeded(flyball(run, "journal", "delete", "--before", EVENTS, "--yes"), f"Deleted the events 1 to {last}")
     assert flyball(run, "journal", "verify").exit_code == 0
     assert flyball(run, "tail", "-n", 5).stdout == flyball(archived, "tail", "-n", 5).stdout
     assert flyball(run, "tail", "--since", "9999d").stdout.splitlines()[0].split()[0] == str(last + 1)
-    told = flyball(run, "replay", "--check")
-    assert told.exit_code == 1
-    assert f"The events 1 to {last} were deleted for good" in told.stderr
+    refused(flyball(run, "replay", "--check"), 1, f"The events 1 to {last} were deleted for good")
     with closing(SqliteJournal(run / "journal.sqlite")) as journal:
         assert journal.landmark("flyball.run.configured") == 1
 
@@ -118,9 +111,7 @@ def test_export_and_import_give_the_same_journal(archived: Path, tmp_path: Path)
     checked = [flyball(folder, "replay", "--check") for folder in (archived, tmp_path / "new")]
     assert [one.exit_code for one in checked] == [0, 0]
     assert len({line for one in checked for line in one.stdout.splitlines() if line.startswith("state hash")}) == 1
-    again = flyball(tmp_path / "new", "journal", "import", file)
-    assert again.exit_code == 1
-    assert "is there already" in again.stderr
+    refused(flyball(tmp_path / "new", "journal", "import", file), 1, "is there already")
 
 
 @pytest.fixture(scope="module")

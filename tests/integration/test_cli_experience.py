@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from commands import refused
+from commands import refused, succeeded
 from selfplay_rig import put_model
 
 from app.cli.group import main
@@ -21,8 +21,7 @@ def flyball(*words: object) -> Result:
 
 @pytest.fixture
 def hands(tmp_path: Path) -> Path:
-    done = flyball("experience", "export", tmp_path / "hands.jsonl", *HEARTS, "--hands", 6, "--model", "normal")
-    assert done.exit_code == 0, done.stderr
+    succeeded(flyball("experience", "export", tmp_path / "hands.jsonl", *HEARTS, "--hands", 6, "--model", "normal"))
     return tmp_path / "hands.jsonl"
 
 
@@ -103,8 +102,7 @@ def test_a_run_is_cloned_from_a_file(hands: Path, tmp_path: Path) -> None:
         "training.final_games": 0,
     }
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    done = flyball("train", "hearts_4p", "--start", "bc", "--output", tmp_path / "run", *words)
-    assert done.exit_code == 0, done.stderr
+    done = succeeded(flyball("train", "hearts_4p", "--start", "bc", "--output", tmp_path / "run", *words))
     first, second = (line for line in done.stderr.splitlines() if line.startswith("cloning"))
     assert f"rows of {hands}, accuracy" in first
     losses = [float(line.split("cross-entropy ")[1].split(",")[0]) for line in (first, second)]

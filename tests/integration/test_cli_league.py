@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from commands import refused, succeeded
 from golden_runs import load
 from independent_games import of_games
 from leagues import checkpoint, league_of, meet, model
@@ -30,8 +31,7 @@ def league(run: Path, *words: str) -> Result:
 
 
 def test_league_shows_members_matrix_and_latest_ratings(run: Path) -> None:
-    shown = league(run)
-    assert shown.exit_code == 0, shown.output
+    shown = succeeded(league(run))
     assert "tic_tac_toe_2p" in shown.stdout
     assert "connect_four_2p" in shown.stdout
     assert " bot" in shown.stdout
@@ -82,8 +82,7 @@ def test_an_exported_league_is_taken_over_into_a_registry_once(run: Path, tmp_pa
     path, registry = tmp_path / "league.json", tmp_path / "shared" / "league.json"
     words = ("connect_four_2p", "--import", str(path), "--registry", str(registry))
     assert league(run, "connect_four_2p", "--export", str(path)).exit_code == 0
-    first = league(run, *words)
-    assert first.exit_code == 0, first.output
+    first = succeeded(league(run, *words))
     known, about = load_league(path.read_bytes(), path.name)
     shared = LeagueFile(registry, about.run_name, "connect_four_2p").read()
     assert (shared.agents, shared.games) == (known.agents, known.games)
@@ -123,9 +122,7 @@ def test_what_a_registry_knows_already_stays(run: Path, tmp_path: Path) -> None:
 def test_a_file_that_is_no_such_league_is_not_taken_over(run: Path, tmp_path: Path, text, config, said) -> None:
     path, registry = tmp_path / "league.json", tmp_path / "shared.json"
     path.write_bytes(text)
-    done = league(run, config, "--import", str(path), "--registry", str(registry))
-    assert done.exit_code == 2
-    assert said in done.stderr
+    refused(league(run, config, "--import", str(path), "--registry", str(registry)), 2, said)
     assert not registry.exists()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from commands import refused
+from commands import refused, succeeded
 
 import app
 from app.cli.group import main
@@ -22,8 +22,7 @@ def new(*words: object) -> Result:
 
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_new_writes_the_example_under_its_name(kind: str, tmp_path: Path) -> None:
-    done = new(kind, "king_hill", "--folder", tmp_path / "mine")
-    assert done.exit_code == 0, done.stderr
+    done = succeeded(new(kind, "king_hill", "--folder", tmp_path / "mine"))
     module = EXAMPLES[kind].module
     written = sorted(path.name for path in (tmp_path / "mine").iterdir())
     assert written == ["king_hill.py", "king_hill.toml", "test_king_hill.py"]

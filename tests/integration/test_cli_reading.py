@@ -15,7 +15,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from commands import Flyball, invoke, refused
+from commands import Flyball, invoke, refused, succeeded
 from hashes import sha
 from recorded_run import KEY, recording, write_journal
 
@@ -197,9 +197,7 @@ def test_repeated_option_adds_or_is_refused(words: tuple[str, ...], option: clic
 
 @pytest.mark.parametrize("words", [["status"], ["tail"], ["trace", "a"], ["replay", "--check"], ["journal", "verify"]])
 def test_without_a_journal_nothing_runs(flyball: Flyball, words: list[str]) -> None:
-    result = flyball(*words)
-    assert result.exit_code == 3
-    assert "hint:" in result.stderr
+    refused(flyball(*words), 3, "hint:")
 
 
 def test_an_ambiguous_id_names_its_candidates(run: Path, flyball: Flyball) -> None:
@@ -401,8 +399,7 @@ def halted_broker(run: Path) -> Iterator[int]:
 
 def test_status_names_a_broker_that_is_halted(flyball: Flyball, halted_broker: int) -> None:
     """The hint is the command that lets it go on."""
-    shown = flyball("status")
-    assert shown.exit_code == 0, shown.stderr
+    shown = succeeded(flyball("status"))
     last = show_time(recording().events[-1].recordedtime)
     named = f"WARNING: The broker (process {halted_broker}) does not answer; it recorded its last event at {last}."
     assert f"{named} Its process is halted. Let it go on: kill -CONT {halted_broker}" in shown.stderr

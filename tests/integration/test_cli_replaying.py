@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from commands import refused
+from commands import refused, succeeded
 from generated_run import write_generated
 from golden_runs import load
 from msgspec.structs import replace
@@ -65,8 +65,7 @@ def told(result: Result) -> Any:
 
 
 def test_a_journal_is_checked(run, events):
-    result = flyball(run, "--check")
-    assert result.exit_code == 0, result.stderr
+    result = succeeded(flyball(run, "--check"))
     lines = dict(line.rsplit(maxsplit=1) for line in result.stdout.splitlines() if not line.startswith("folded"))
     report = replay(events)
     assert lines["state hash"] == report.state_hash
@@ -181,8 +180,7 @@ def test_what_if_shows_decisions_by_configuration_and_in_time(run, events):
 
 
 def test_what_if_in_lines(run):
-    result = flyball(run, "--what-if", "--set", "feedback.stall.boost=2.0", "EXPLORATION_*")
-    assert result.exit_code == 0
+    result = succeeded(flyball(run, "--what-if", "--set", "feedback.stall.boost=2.0", "EXPLORATION_*"))
     assert " ~ " in result.stdout
     assert "multiplier 1.5" in result.stdout
     assert " → multiplier 2" in result.stdout

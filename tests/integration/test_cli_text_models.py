@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from commands import succeeded
 
 from app.cli.group import main
 from app.language.generator import get_adapter
@@ -33,14 +34,12 @@ def flyball(run: Path, *words: str) -> Result:
 
 def train(folder: Path, **settings: object) -> Path:
     words = [word for name, value in (SETTINGS | settings).items() for word in ("--set", f"{name}={value}")]
-    done = flyball(folder.parent / "run", "train", KEY, "--output", str(folder), *words)
-    assert done.exit_code == 0, done.output
+    succeeded(flyball(folder.parent / "run", "train", KEY, "--output", str(folder), *words))
     return folder
 
 
 def export(run: Path, model: Path, folder: Path) -> dict[str, str]:
-    done = flyball(run, "export", str(model), str(folder), "--json")
-    assert done.exit_code == 0, done.output
+    done = succeeded(flyball(run, "export", str(model), str(folder), "--json"))
     return json.loads(done.stdout)
 
 

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from commands import Flyball, invoke, refused
+from commands import Flyball, invoke, refused, succeeded
 from recorded_run import Recording, evidence, write_journal
 
 from app.config import GAMES, RunSettings
@@ -61,8 +61,7 @@ def test_a_model_meets_each_opponent(flyball: Flyball, models: list[ModelHash], 
 
 def test_current_model_is_meant_and_does_not_meet_itself(flyball: Flyball, models: list[ModelHash]) -> None:
     assert json.loads(flyball("--config", KEY, "--games", 2).stdout)["model"] == models[0]
-    done = flyball("--config", KEY, "--against", f"champion,random,{models[0]}", "--games", 2)
-    assert done.exit_code == 0, done.stderr
+    done = succeeded(flyball("--config", KEY, "--against", f"champion,random,{models[0]}", "--games", 2))
     assert [match["opponent"] for match in json.loads(done.stdout)["results"]] == ["random"]
     assert done.stderr.count("is the model itself, and is not played") == 2
 
@@ -208,8 +207,7 @@ def test_a_model_of_hearts_plays_games_of_any_number_of_hands(flyball: Flyball, 
         '[games.other_4p]\ngame = "hearts(pass_cards=false)"\nplayers = 4\nengine = "flyball"\n'
     )
     model = stored(tmp_path, 1, "hearts_4p")
-    done = flyball("--config", "long_4p", "--model", model, "--games", 4)
-    assert done.exit_code == 0, done.stderr
+    succeeded(flyball("--config", "long_4p", "--model", model, "--games", 4))
     done = flyball("--config", "other_4p", "--model", model, "--games", 4)
     assert (done.exit_code, "was trained for hearts_4p" in done.stderr) == (2, True)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from commands import succeeded
 
 import flyball
 from app.cli.group import main
@@ -18,8 +19,7 @@ def run(*arguments: str):
 
 def test_judges_are_opponents_and_the_model_itself() -> None:
     asked = ("eval", "--config", "tic_tac_toe_2p", "--games", "20")
-    result = run(*asked, "--model", "mcts:50", "--against", "solver,random")
-    assert result.exit_code == 0, result.output
+    result = succeeded(run(*asked, "--model", "mcts:50", "--against", "solver,random"))
     solver, random = json.loads(result.stdout)["results"]
     assert (solver["opponent"], random["opponent"]) == ("solver", "random")
     assert solver["wins"] <= random["wins"]
@@ -34,8 +34,7 @@ def test_evaluations_by_an_operator_have_no_deadline() -> None:
 
 
 def test_optimal_writes_shares_with_intervals() -> None:
-    result = run("eval", "--config", "tic_tac_toe_2p", "--model", "random", "--optimal", "200")
-    assert result.exit_code == 0, result.output
+    result = succeeded(run("eval", "--config", "tic_tac_toe_2p", "--model", "random", "--optimal", "200"))
     written = json.loads(result.stdout)
     assert written["temperature"] == 0
     assert written["optimal"]["all"]["n"] == 200
@@ -48,8 +47,7 @@ def test_exploitability_of_the_random_bot_is_published(tmp_path: Path) -> None:
     """The exploitability of uniform play in Kuhn poker is published."""
     (tmp_path / "flyball.toml").write_text('configs = ["kuhn_2p"]\n[games.kuhn_2p]\ngame = "kuhn_poker"\nplayers = 2\n')
     asked = ("--run", str(tmp_path), "eval", "--config", "kuhn_2p", "--model", "random", "--exploitability", "--json")
-    result = run(*asked, "--temperature", "1")
-    assert result.exit_code == 0, result.output
+    result = succeeded(run(*asked, "--temperature", "1"))
     written = json.loads(result.stdout)
     assert written["exploitability"] == pytest.approx(0.458333, abs=1e-6)
     assert written["nash_conv"] == pytest.approx(0.916667, abs=1e-6)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from commands import refused
+from commands import refused, succeeded
 from recorded_run import Recording, write_journal
 from selfplay_rig import put_model
 
@@ -27,8 +27,7 @@ def flyball(tmp_path: Path) -> Flyball:
 
 def test_checkpoint_is_compared_with_each_opponent_in_its_seat(flyball: Flyball, tmp_path: Path) -> None:
     model = put_model(tmp_path / "store", GAMES[KEY])
-    done = flyball("--model", model[:8], "--against", "normal,easy", "--games", 200, "--temperature", 0)
-    assert done.exit_code == 0, done.stderr
+    done = succeeded(flyball("--model", model[:8], "--against", "normal,easy", "--games", 200, "--temperature", 0))
     assert len(done.stdout.splitlines()) == 1
     told = json.loads(done.stdout)
     assert (told["config"], told["policy"], told["temperature"]) == (KEY, model, 0)

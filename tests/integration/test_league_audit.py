@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from commands import refused, succeeded
 from recorded_run import Recording, evidence, write_journal
 
 from app.cli.group import main
@@ -49,8 +50,7 @@ def league(run: Path, *words: str) -> Result:
 
 def test_an_audit_finds_the_wrong_rating_and_journals_nothing(tmp_path: Path, members: list[ModelHash]) -> None:
     before = (tmp_path / "journal.sqlite").read_bytes()
-    done = league(tmp_path, KEY, "--audit", "60", "--json")
-    assert done.exit_code == 0, done.output
+    done = succeeded(league(tmp_path, KEY, "--audit", "60", "--json"))
     found = json.loads(done.stdout)[KEY]
     assert (found["games"], len(found["members"])) == (60, MEMBERS)
     worst = found["members"][0]
@@ -68,14 +68,11 @@ def test_an_audit_finds_the_wrong_rating_and_journals_nothing(tmp_path: Path, me
 def test_an_audit_leaves_out_models_not_on_disk(tmp_path: Path, members: list[ModelHash]) -> None:
     for model in members[:2]:
         FileStore(tmp_path / "store").delete(model)
-    done = league(tmp_path, KEY, "--audit", "20", "--json")
-    assert done.exit_code == 0, done.stderr
+    done = succeeded(league(tmp_path, KEY, "--audit", "20", "--json"))
     assert {one["agent"] for one in json.loads(done.stdout)[KEY]["members"]} == {*members[2:]}
 
 
 def test_an_audit_of_a_single_member_is_refused(tmp_path: Path, members: list[ModelHash]) -> None:
     for model in members[1:]:
         FileStore(tmp_path / "store").delete(model)
-    done = league(tmp_path, KEY, "--audit", "20")
-    assert done.exit_code == 4
-    assert "1 rated members of the league are on disk" in done.stderr
+    refused(league(tmp_path, KEY, "--audit", "20"), 4, "1 rated members of the league are on disk")
