@@ -6,41 +6,30 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from commands import refused, succeeded
-from recorded_run import Recording, evidence, write_journal
+from recorded_run import write_league
 
 from app.cli.group import main
-from app.config import GAMES, RunSettings
-from app.core import Elo, ModelHash
-from app.events import CheckpointAdded, ModelPromoted, RunConfigured
+from app.config import GAMES
+from app.core import ModelHash
 from app.games import open_table
-from app.learning.network import init_policy, parameters_to_bytes
-from app.store import FileStore, Manifest, put_checkpoint
+from app.learning.jobs import first_model
+from app.store import FileStore, put_checkpoint
 
 KEY = "tic_tac_toe_2p"
 MEMBERS = 4
 
 
 def stored(folder: Path, seed: int) -> ModelHash:
-    config = GAMES[KEY]
-    spec = open_table(config, 0).spec
-    sizes = {"network": config.network, "obs_size": spec.observation_size, "actions": spec.actions}
-    tensors = init_policy(config.network, spec.shape, seed=seed)
-    manifest = Manifest(config_key=config.key, step=0, parent=None, optimizer=None, **sizes)
-    return put_checkpoint(FileStore(folder / "store"), manifest, parameters_to_bytes(tensors), None)
+    manifest, parameters = first_model(GAMES[KEY], open_table(GAMES[KEY], 0).spec, seed)
+    return put_checkpoint(FileStore(folder / "store"), manifest, parameters, None)
 
 
 @pytest.fixture
 def members(tmp_path: Path) -> list[ModelHash]:
     """Return four models that play about equally well. The last is published as 900 Elo stronger than the others."""
     models = [stored(tmp_path, seed) for seed in range(MEMBERS)]
-    run = Recording([])
-    root = run.add(RunConfigured(run_id="1", settings=RunSettings().model_dump(mode="json")))
-    run.add(ModelPromoted(model=models[0], previous=None, step=0, elo=Elo(5.0), evidence=evidence(5.0)), root, KEY)
-    for step, model in enumerate(models):
-        elo = Elo(900.0 if step == MEMBERS - 1 else 0.0)
-        entry = {"model": model, "parent": None, "step": step, "elo": elo, "elo_stderr": 9.0, "games": 100}
-        run.add(CheckpointAdded(**entry, roles=("recent",)), root, KEY)
-    write_journal(tmp_path / "journal.sqlite", run.events)
+    ratings = [*[0.0] * (MEMBERS - 1), 900.0]
+    write_league(tmp_path / "journal.sqlite", [*zip(models, ratings, strict=True)], current=models[0])
     return models
 
 
