@@ -131,8 +131,7 @@ def test_refused_registry_is_left_unchanged_and_without_a_lock(run: Path, tmp_pa
     registry.parent.mkdir()
     registry.write_text("{}")
     path.write_bytes(dump_league(league_of(), "run", "connect_four_2p"))
-    refused = league(run, "connect_four_2p", "--import", str(path), "--registry", str(registry))
-    assert (refused.exit_code, "is not a league" in refused.stderr) == (2, True)
+    refused(league(run, "connect_four_2p", "--import", str(path), "--registry", str(registry)), 2, "is not a league")
     assert [(one.name, one.read_text()) for one in registry.parent.iterdir()] == [("other.json", "{}")]
 
 
@@ -160,14 +159,11 @@ def test_what_cannot_be_shown_is_said(run: Path, words: list[str], code: int, sa
 
 
 def test_a_run_without_a_league_is_told_from_no_run(tmp_path: Path) -> None:
-    nothing = league(tmp_path, KEY)
-    assert (nothing.exit_code, f"There is no run in {tmp_path}" in nothing.stderr) == (3, True)
+    refused(league(tmp_path, KEY), 3, f"There is no run in {tmp_path}")
     young = Recording([])
     young.add(RunConfigured(run_id="1", settings=RunSettings().model_dump(mode="json")))
     write_journal(tmp_path / "journal.sqlite", young.events)
-    waiting = league(tmp_path, KEY)
-    assert (waiting.exit_code, f"{KEY} has no league in the run" in waiting.stderr) == (4, True)
-    assert "look again" in waiting.stderr
+    refused(league(tmp_path, KEY), 4, f"{KEY} has no league in the run", "look again")
     assert (league(tmp_path, "--json").stdout, league(tmp_path).exit_code) == ("{}\n", 0)
 
 

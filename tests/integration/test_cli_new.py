@@ -95,8 +95,7 @@ def test_new_says_as_json_what_it_wrote(tmp_path: Path) -> None:
 
 def test_new_where_nothing_can_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    refused = new("game", "mine", "--folder", tmp_path / "file" / "x")
-    assert (refused.exit_code, "cannot be" in refused.stderr) == (2, True)
+    refused(new("game", "mine", "--folder", tmp_path / "file" / "x"), 2, "cannot be")
 
 
 def test_new_finds_examples_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

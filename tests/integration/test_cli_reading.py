@@ -113,8 +113,7 @@ def test_folder_that_is_odd_or_gone_is_refused(tmp_path: Path, monkeypatch: pyte
     odd = tmp_path / "\udcff"
     odd.mkdir()
     monkeypatch.chdir(odd)
-    error = CliRunner().invoke(main, ["status"])
-    assert (error.exit_code, "is not UTF-8" in error.stderr) == (2, True)
+    refused(CliRunner().invoke(main, ["status"]), 2, "is not UTF-8")
     odd.rmdir()
     error = CliRunner().invoke(main, ["status"])
     assert (error.exit_code, "The current folder was deleted" in error.stderr) == (2, True)

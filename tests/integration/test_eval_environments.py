@@ -238,5 +238,4 @@ def test_other_packages_bring_policies_as_entry_points(
     told = json.loads(done.stdout)
     assert told["mean_return"] > 150
     assert (told["policy"], told["action_codec"], told["model"]) == ("balancer", "raw", None)
-    broken = flyball("--env", "CartPole-v1", "--policy", "broken")
-    assert (broken.exit_code, "balancing:Absent" in broken.stderr) == (2, True)
+    refused(flyball("--env", "CartPole-v1", "--policy", "broken"), 2, "balancing:Absent")

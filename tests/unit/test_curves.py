@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from builders import recorded
 from click.testing import CliRunner
+from commands import refused
 from driving import gated, match, rated, trained
 from recorded_run import recording
 from structlog.testing import capture_logs
@@ -165,8 +166,7 @@ def test_wandb_that_cannot_be_used_is_refused(monkeypatch, mode: str, installed:
 def test_up_refuses_wandb_before_it_starts_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     (tmp_path / "flyball.toml").write_text('configs = ["tic_tac_toe_2p"]\n[deployment]\nwandb = "offline"\n')
-    refused = CliRunner().invoke(main, ["--run", str(tmp_path), "up"])
-    assert (refused.exit_code, "needs wandb" in refused.stderr) == (1, True)
+    refused(CliRunner().invoke(main, ["--run", str(tmp_path), "up"]), 1, "needs wandb")
     assert [path.name for path in tmp_path.iterdir()] == ["flyball.toml"]
 
 
