@@ -333,6 +333,13 @@ def test_check_of_a_sound_network_finds_nothing() -> None:
         assert check_network(settings, shape) == []
 
 
+def test_more_layers_than_parameters_are_refused_unbuilt(monkeypatch: pytest.MonkeyPatch) -> None:
+    parameters = init_policy(TOWER, BOARD, 0)
+    monkeypatch.setattr("app.learning.network._build", lambda *_, **__: pytest.fail("it takes memory"))
+    with pytest.raises(BadParameters, match="do not fit"):
+        load_network(TOWER.replace(blocks=len(parameters) + 1), BOARD, parameters)
+
+
 class Overflowing(OwnNetwork):
     """Values that float32 can hold and bfloat16 rounds up to infinity."""
 
