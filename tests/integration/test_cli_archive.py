@@ -7,14 +7,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from commands import refused, succeeded
+from click.testing import Result
+from commands import invoke, refused, succeeded
 from generated_run import generated, hasty, write_generated
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import examples
 
-from app.cli.group import main
 from app.events.frames import Draft, Frame, FrameBuilder, seal, stored_in
 from app.journal import SqliteJournal, SqliteJournalReader
 from app.journal.cloudevents import BadLine, import_lines
@@ -42,7 +41,7 @@ def archived(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def flyball(folder: Path, *words: object) -> Result:
-    return CliRunner().invoke(main, ["--run", str(folder), *map(str, words)], prog_name="flyball")
+    return invoke(*words, run=folder)
 
 
 def test_archive_keeps_the_latest_events_live_in_a_smaller_file(whole: Path, archived: Path) -> None:
@@ -91,7 +90,7 @@ def test_delete_names_what_is_gone(archived: Path, tmp_path: Path) -> None:
     run = shutil.copytree(archived, tmp_path / "run")
     with closing(SqliteJournalReader(run / "journal.sqlite")) as reader:
         last = reader.archive.segments()[0].last
-    unsure = CliRunner().invoke(main, ["--run", str(run), "journal", "delete", "--before", str(EVENTS)], input="n\n")
+    unsure = invoke("journal", "delete", "--before", EVENTS, run=run, input="n\n")
     assert unsure.exit_code == 1
     succeeded(flyball(run, "journal", "delete", "--before", EVENTS, "--yes"), f"Deleted the events 1 to {last}")
     assert flyball(run, "journal", "verify").exit_code == 0
@@ -198,15 +197,22 @@ def test_export_keeps_the_bytes_of_unusual_events(change, whole: Path, tmp_path:
         assert reader.read(0).records[0].frame.bodies() == bodies
 
 
-def test_export_keeps_what_cannot_be_read(tmp_path: Path) -> None:
-    from archives import record_of
-
-    path = tmp_path / "journal.sqlite"
-    with closing(SqliteJournal(path)) as journal:
-        journal.append([record_of(1, [b"no json", b"{}", b""])])
-    exported = flyball(tmp_path, "journal", "export", "-").stdout_bytes.splitlines(keepends=True)
-    import_lines(tmp_path / "again.sqlite", exported)
+@pytest.mark.parametrize("subject", ["", "x" * ((1 << 16) - 1), "x" * (1 << 16)], ids=len)
+def test_export_keeps_what_cannot_be_read(tmp_path: Path, subject: str) -> None:
+    ids, bodies = [0, 1, (1 << 64) - 1], [b"no json", b"{}", b""]
+    builder = FrameBuilder("trainer@a")
+    builder.add([Draft(one, "a", subject[1:], body) for one, body in zip(ids, bodies, strict=True)])
+    with closing(SqliteJournal(tmp_path / "journal.sqlite")) as journal:
+        journal.append([seal(Frame.parse(builder.build(1, 0)), first=1, recorded_us=1_000_000, source="trainer@a")])
+    exported = flyball(tmp_path, "journal", "export", "-").stdout_bytes
+    lines = exported.replace(subject[1:].encode(), subject.encode()).splitlines(keepends=True)
+    if len(subject) == 1 << 16:
+        with pytest.raises(BadLine, match="Line 1: "):
+            import_lines(tmp_path / "again.sqlite", lines)
+        return
+    import_lines(tmp_path / "again.sqlite", lines)
     with closing(SqliteJournalReader(tmp_path / "again.sqlite")) as reader:
         (record,) = reader.read(0).records
-        assert record.frame.bodies() == [b"no json", b"{}", b""]
-        assert (record.frame.ids, record.frame.types, record.source) == ((1, 2, 3), ("a",), "trainer@a")
+        assert record.frame.bodies() == bodies
+        assert (list(record.frame.ids), record.frame.types, record.source) == (ids, ("a",), "trainer@a")
+        assert record.frame.subjects == (subject,)

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 from bus_rig import START, broker_daemon, checked
-from click.testing import CliRunner, Result
-from commands import refused, succeeded
+from click.testing import Result
+from commands import invoke, refused, succeeded
 
 from app.bus import ZmqBus
 from app.bus.ports import PublishRefused
-from app.cli.group import main
 from app.config import Deployment, RunFolder
 from app.events import Event, EventVoided, RunConfigured, encode, originate
 from app.events.frames import DeadLetter, Frame, frame_of, seal
@@ -31,7 +30,7 @@ Flyball = Callable[..., Result]
 @pytest.fixture
 def flyball(tmp_path: Path) -> Flyball:
     def run(*words: object) -> Result:
-        return CliRunner().invoke(main, ["--run", str(tmp_path), "journal", "dead-letters", *map(str, words)])
+        return invoke("journal", "dead-letters", *words, run=tmp_path)
 
     return run
 
@@ -175,7 +174,7 @@ def test_dead_letter_of_a_refused_publish_is_listed_and_retried(tmp_path: Path, 
     with broker_daemon(tmp_path):
         asyncio.run(publish())
         assert flyball("list").stdout.startswith("      1  PARITY_CHECKED hex7_2p from program@there, refused by")
-        status = CliRunner().invoke(main, ["--run", str(tmp_path), "status"])
+        status = invoke("status", run=tmp_path)
         assert "1 dead letters of refused events. See: flyball --run" in status.stderr
         assert flyball("retry", 1).exit_code == 0
         assert flyball("list").stderr == "0 dead letters: 0 of refused events, 0 of recorded ones.\n"

@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from commands import refused, succeeded
+from click.testing import Result
+from commands import invoke, refused, succeeded
 from golden_runs import load
 from independent_games import of_games
 from leagues import checkpoint, league_of, meet, model
 from recorded_run import KEY, Recording, write_journal
 
-from app.cli.group import main
 from app.config import RunSettings
 from app.events import EloUpdated, EvaluationCompleted, RunConfigured
 from app.league.document import dump_league, load_league
@@ -27,7 +26,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def league(run: Path, *words: str) -> Result:
-    return CliRunner().invoke(main, ["--run", str(run), "league", *words], prog_name="flyball")
+    return invoke("league", *words, run=run)
 
 
 def test_league_shows_members_matrix_and_latest_ratings(run: Path) -> None:

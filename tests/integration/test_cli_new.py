@@ -5,11 +5,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from commands import refused, succeeded
+from click.testing import Result
+from commands import invoke, refused, succeeded
 
 import app
-from app.cli.group import main
 from app.cli.new import EXAMPLES
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +16,7 @@ FOLDER = ROOT / "tests" / "examples"
 
 
 def new(*words: object) -> Result:
-    return CliRunner().invoke(main, ["new", *map(str, words)])
+    return invoke("new", *words)
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
@@ -42,9 +41,7 @@ def test_new_game_is_a_configuration_of_its_own(tmp_path: Path) -> None:
     assert settings["configs"] == ["checked_hill_2p"]
     assert settings["games"]["checked_hill_2p"]["game"] == "checked_hill:CheckedHill"
     assert "class CheckedHill(Game):" in (tmp_path / "checked_hill.py").read_text()
-    checked = CliRunner().invoke(
-        main, ["--config-file", str(tmp_path / "checked_hill.toml"), "check", "game", "checked_hill_2p"]
-    )
+    checked = invoke("--config-file", tmp_path / "checked_hill.toml", "check", "game", "checked_hill_2p")
     assert checked.exit_code == 0, checked.stdout
 
 

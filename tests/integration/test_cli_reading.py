@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from commands import Flyball, invoke, refused, succeeded
 from hashes import sha
 from recorded_run import KEY, recording, write_journal
@@ -106,16 +106,16 @@ def test_every_command_has_help(flyball: Flyball, name: str) -> None:
     ],
 )
 def test_a_name_of_a_file_that_cannot_be_used_is_refused(words: tuple[str, ...], said: str) -> None:
-    refused(CliRunner().invoke(main, words), 2, said)
+    refused(invoke(*words), 2, said)
 
 
 def test_folder_that_is_odd_or_gone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     odd = tmp_path / "\udcff"
     odd.mkdir()
     monkeypatch.chdir(odd)
-    refused(CliRunner().invoke(main, ["status"]), 2, "is not UTF-8")
+    refused(invoke("status"), 2, "is not UTF-8")
     odd.rmdir()
-    error = CliRunner().invoke(main, ["status"])
+    error = invoke("status")
     assert (error.exit_code, "The current folder was deleted" in error.stderr) == (2, True)
 
 
@@ -187,7 +187,7 @@ def options() -> Iterator[tuple[tuple[str, ...], click.Option]]:
 )
 def test_repeated_option_adds_or_is_refused(words: tuple[str, ...], option: click.Option) -> None:
     name = option.opts[0]
-    result = CliRunner().invoke(main, [*words, name, "1", name, "2", "-h"])
+    result = invoke(*words, name, "1", name, "2", "-h")
     if option.multiple:
         assert result.exit_code == 0
     else:
@@ -312,7 +312,7 @@ def test_emit_validates_without_a_broker(run: Path, flyball: Flyball, tmp_path: 
     (second,) = lines(flyball(*words, f"@{tmp_path / 'data.json'}"))
     assert first["data"] == second["data"] == json.loads(data)
     assert first["id"] != second["id"]
-    piped = CliRunner().invoke(main, ["--run", str(run), *words, "-", "--count", "3"], input=data)
+    piped = invoke(*words, "-", "--count", "3", run=run, input=data)
     assert len({event["id"] for event in lines(piped)}) == 3
 
 

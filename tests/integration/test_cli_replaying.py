@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from commands import refused, succeeded
+from click.testing import Result
+from commands import invoke, refused, succeeded
 from generated_run import write_generated
 from golden_runs import load
 from msgspec.structs import replace
 from recorded_run import Recording, write_journal
 from replayed import replay
 
-from app.cli.group import main
 from app.config import RunSettings
 from app.events import Event, ModelPromoted, Payload, PlateauDetected, RunConfigured
 from app.journal import SqliteStateStore
@@ -56,7 +55,7 @@ def promoted(events: list[Event[Payload]]) -> Event[Any]:
 
 
 def flyball(folder: Path, *words: object) -> Result:
-    return CliRunner().invoke(main, ["--run", str(folder), "replay", *map(str, words)], prog_name="flyball")
+    return invoke("replay", *words, run=folder)
 
 
 def told(result: Result) -> Any:
@@ -292,7 +291,7 @@ def test_run_of_a_version_with_other_settings_is_refused(tmp_path: Path, words: 
     run.add(RunConfigured(run_id="1", settings={**settings, "feedback": {**settings["feedback"], "gone": {"x": 1}}}))
     write_journal(tmp_path / "journal.sqlite", run.events)
     refused(
-        CliRunner().invoke(main, ["--run", str(tmp_path), *words]),
+        invoke(*words, run=tmp_path),
         2,
         "Another version of flyball recorded this run: feedback.gone",
     )

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from commands import refused
+from click.testing import Result
+from commands import invoke, refused
 from recorded_run import KEY, Recording, evidence, write_journal
 from selfplay_rig import put_model
 
-from app.cli.group import main
 from app.config import GAMES, RunSettings
 from app.core import ShardKey
 from app.events import DaemonReady, ModelPromoted, RunConfigured, SelfplayComplete, SelfplayRequested, ShardRef
@@ -35,7 +34,7 @@ def grow_old(store: FileStore, days: int = 2) -> None:
 
 
 def flyball(run: Path, *words: str) -> Result:
-    return CliRunner().invoke(main, ["--run", str(run), "store", *words])
+    return invoke("store", *words, run=run)
 
 
 def listed(result: Result) -> set[str]:
