@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from commands import succeeded
+from click.testing import Result
+from commands import invoke, succeeded
 from language_models import passes_canary
 
-from app.cli.group import main
 from app.language.generator import get_adapter
 from app.language.run import read_run
 from app.store import FileStore
@@ -29,7 +28,7 @@ SETTINGS = {
 
 
 def flyball(run: Path, *words: str) -> Result:
-    return CliRunner().invoke(main, ["--run", str(run), *words], prog_name="flyball")
+    return invoke(*words, run=run)
 
 
 def train(folder: Path, **settings: object) -> Path:

@@ -5,12 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from commands import refused, succeeded
+from click.testing import Result
+from commands import invoke, refused, succeeded
 from recorded_run import write_league
 from selfplay_rig import put_model
 
-from app.cli.group import main
 from app.config import GAMES, RunSettings
 
 KEY = "hearts_4p"
@@ -20,7 +19,7 @@ Flyball = Callable[..., Result]
 @pytest.fixture
 def flyball(tmp_path: Path) -> Flyball:
     words = ("--run", str(tmp_path), "eval", "--paired")
-    return lambda *more, key=KEY: CliRunner().invoke(main, [*words, "--config", key, *map(str, more)])
+    return lambda *more, key=KEY: invoke(*words, "--config", key, *more)
 
 
 def test_checkpoint_is_compared_with_each_opponent_in_its_seat(flyball: Flyball, tmp_path: Path) -> None:
@@ -103,4 +102,4 @@ def test_paired_games_are_those_of_hearts(flyball: Flyball) -> None:
     ],
 )
 def test_options_that_do_not_go_together_are_refused(words) -> None:
-    refused(CliRunner().invoke(main, ["eval", *words]), 2, "goes with")
+    refused(invoke("eval", *words), 2, "goes with")

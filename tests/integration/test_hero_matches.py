@@ -5,11 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from commands import refused
+from click.testing import Result
+from commands import invoke, refused
 
 from app.api.evaluation import evaluate
-from app.cli.group import main
 from app.config import GAMES, LanguageSettings
 from app.language import jobs
 from app.language.adapters import export_adapter
@@ -57,7 +56,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def flyball(home: Path, tmp_path: Path) -> Flyball:
     def run(*words: str, settings: str = "flyball.toml") -> Result:
         place = ("--run", str(tmp_path / "run"), "--config-file", str(home / settings))
-        return CliRunner().invoke(main, [*place, *words])
+        return invoke(*place, *words)
 
     return run
 
@@ -131,11 +130,11 @@ def test_python_api_finds_the_game_of_a_text_training(home: Path, tmp_path: Path
 )
 def test_options_that_do_not_fit_are_refused(home: Path, words: str, said: str) -> None:
     given = words.replace("FILE", str(home / "flyball.toml")).replace("K ", f"{KEY} ")
-    refused(CliRunner().invoke(main, ["eval", *given.split()]), 2, said)
+    refused(invoke("eval", *given.split()), 2, said)
 
 
 def test_mixed_opponents_are_for_language_models() -> None:
-    done = CliRunner().invoke(main, ["eval", "--config", "hearts_4p", "--mixed", "self"])
+    done = invoke("eval", "--config", "hearts_4p", "--mixed", "self")
     assert "for language models" in done.stderr
 
 

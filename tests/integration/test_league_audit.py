@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from commands import refused, succeeded
+from click.testing import Result
+from commands import invoke, refused, succeeded
 from recorded_run import write_league
 
-from app.cli.group import main
 from app.config import GAMES
 from app.core import ModelHash
 from app.games import open_table
@@ -34,7 +33,7 @@ def members(tmp_path: Path) -> list[ModelHash]:
 
 
 def league(run: Path, *words: str) -> Result:
-    return CliRunner().invoke(main, ["--run", str(run), "league", *words], prog_name="flyball")
+    return invoke("league", *words, run=run)
 
 
 def test_an_audit_finds_the_wrong_rating_and_journals_nothing(tmp_path: Path, members: list[ModelHash]) -> None:

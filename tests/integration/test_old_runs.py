@@ -6,12 +6,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from commands import refused, succeeded
+from click.testing import Result
+from commands import invoke, refused, succeeded
 from old_runs import FOLDER, facts_of, unpack
 from running_loop import RunningLoop, running_loop
 
-from app.cli.group import main
 from app.events import DaemonFailed, DaemonReady, TrainingRequested
 from app.journal import SqliteJournal
 
@@ -22,7 +21,7 @@ WITH_FACTS = sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
 def flyball(run: Path, *words: str) -> Result:
-    return CliRunner().invoke(main, ["--run", str(run), *words], prog_name="flyball")
+    return invoke(*words, run=run)
 
 
 def test_old_journal_is_migrated_read_and_replayed(tmp_path: Path) -> None:
