@@ -47,7 +47,7 @@ Layer = dict[str, tuple[Any, str]]
 """Each dotted key's value and its origin."""
 
 
-class BadSettings(FlyballError):
+class BadSettings(FlyballError, code="usage"):
     """Settings that cannot be used: the message names the file or variable, and the key."""
 
 

@@ -14,7 +14,7 @@ from time import monotonic, perf_counter, process_time
 
 import pytest
 import zmq
-from bus_rig import address, broker_process, checked, expect, program
+from bus_rig import address, broker_process, checked, expect, program, publish_all, say
 
 from app.bus import ZmqBus
 from app.events import decode, encode
@@ -22,7 +22,6 @@ from app.journal import SqliteJournalReader, history
 
 pytestmark = pytest.mark.benchmark
 EVENTS = 200_000
-TASKS, FRAME = 4, 64
 ROUNDS = 3
 
 
@@ -174,28 +173,10 @@ def test_the_bus_beside_what_bounds_it(tmp_path, capsys):
 # Programs ------------------------------------------------------------------------------------------------------------
 
 
-def say(*words: object) -> None:
-    sys.stdout.write(" ".join(map(str, words)) + "\n")
-    sys.stdout.flush()
-
-
 async def publish(folder: Path, count: int) -> None:
     events = [checked(i) for i in range(count)]
     settle_gc()
-    bus = ZmqBus(address(folder), producer="publisher")
-    frames = iter([events[i : i + FRAME] for i in range(0, count, FRAME)])
-    await bus.publish(checked(-1, who="warm"))
-
-    async def send() -> None:
-        for frame in frames:
-            await bus.publish_many(frame)
-
-    began, busy = monotonic(), process_time()
-    async with asyncio.TaskGroup() as group:
-        for _ in range(TASKS):
-            group.create_task(send())
-    say(began, monotonic(), process_time() - busy)
-    await bus.close()
+    say(*await publish_all(ZmqBus(address(folder), producer="publisher"), events))
 
 
 async def follow(folder: Path, count: int) -> None:

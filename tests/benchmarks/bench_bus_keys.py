@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from statistics import median
 from threading import Event as Flag
-from time import monotonic, process_time
+from time import process_time
 
 import pytest
-from bus_rig import checked, program
+from bus_rig import checked, program, publish_all, say
 from keyed_bus import refusals_as_events
 
 from app.bus import ZmqBus
@@ -26,7 +26,6 @@ from daemons.rights import rights
 
 pytestmark = pytest.mark.benchmark
 EVENTS = 60_000
-TASKS, FRAME = 4, 64
 ROUNDS = 11
 MODES = ("plain", "curve")
 
@@ -49,11 +48,11 @@ def one_round(folder: Path, mode: str) -> tuple[float, float]:
         with program("follow", folder, mode, endpoint, file=__file__) as follower:
             assert words(follower) == ["ready"]
             with program("publish", folder, mode, endpoint, file=__file__) as publisher:
-                seconds, publishing = map(float, words(publisher))
+                began, ended, publishing = map(float, words(publisher))
             reading = float(words(follower)[0])
         broker.terminate()
         serving = float(words(broker)[0])
-    return EVENTS / seconds, 1e6 * (publishing + reading + serving) / EVENTS
+    return EVENTS / (ended - began), 1e6 * (publishing + reading + serving) / EVENTS
 
 
 @pytest.mark.timeout(600)
@@ -78,11 +77,6 @@ def test_keys_cost_little_beside_what_events_cost(tmp_path, capsys):
 # Programs ------------------------------------------------------------------------------------------------------------
 
 
-def say(*what: object) -> None:
-    sys.stdout.write(" ".join(map(str, what)) + "\n")
-    sys.stdout.flush()
-
-
 def serve(folder: Path, mode: str) -> None:
     import signal
 
@@ -105,20 +99,7 @@ def connect(folder: Path, mode: str, endpoint: str, name: str) -> ZmqBus:
 
 async def publish(folder: Path, mode: str, endpoint: str) -> None:
     events = [checked(i) for i in range(EVENTS)]
-    bus = connect(folder, mode, endpoint, "publisher")
-    frames = iter([events[i : i + FRAME] for i in range(0, EVENTS, FRAME)])
-    await bus.publish(checked(-1, who="warm"))
-
-    async def send() -> None:
-        for frame in frames:
-            await bus.publish_many(frame)
-
-    began, busy = monotonic(), process_time()
-    async with asyncio.TaskGroup() as group:
-        for _ in range(TASKS):
-            group.create_task(send())
-    say(monotonic() - began, process_time() - busy)
-    await bus.close()
+    say(*await publish_all(connect(folder, mode, endpoint, "publisher"), events))
 
 
 async def follow(folder: Path, mode: str, endpoint: str) -> None:

@@ -19,13 +19,13 @@ GAMES = 4
 LAST_YEAR = 1920
 
 
-def ours(seed: int) -> int:
-    """Play a game of random orders; return its phases."""
+def ours(seed: int) -> Game:
+    """Play a game of random orders."""
     rng, game = Random(seed), Game(STANDARD, Ending(last_year=LAST_YEAR))
     while game.outcome is None:
         position = game.position
         game.play({name: BOTS["random"](position, power, rng) for power, name in enumerate(STANDARD.powers)})
-    return len(game.turns)
+    return game
 
 
 def theirs(seed: int) -> int:
@@ -45,17 +45,12 @@ def theirs(seed: int) -> int:
 
 def recorded(seed: int) -> list[dict[str, list[str]]]:
     """Return the orders of a random game, phase by phase. Our rules play it."""
-    game = Game(STANDARD, Ending(last_year=LAST_YEAR))
-    rng = Random(seed)
-    while game.outcome is None:
-        position = game.position
-        game.play({name: BOTS["random"](position, power, rng) for power, name in enumerate(STANDARD.powers)})
     return [
         {
             name: [write_order(STANDARD, order) for order in own]
             for name, own in zip(STANDARD.powers, turn.orders, strict=True)
         }
-        for turn in game.turns
+        for turn in ours(seed).turns
     ]
 
 

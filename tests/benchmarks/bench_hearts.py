@@ -6,13 +6,14 @@ Both are measured in one run, by CPU time and on one thread, unless a test says 
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter, process_time
+from time import perf_counter
 
 import numpy as np
 import pyspiel
 import pytest
 import torch
 from open_spiel.python.observation import make_observation
+from taking_turns import median_rates
 from torch.distributions import Categorical
 
 from app.config import GAMES, GameConfig
@@ -37,18 +38,6 @@ SLOTS = 1024
 BIT = 1 << np.arange(52)
 PLACE = np.zeros(53, dtype=np.int64)
 PLACE[BIT % 53] = np.arange(52)  # of each single bit, as powers of two have different remainders modulo 53
-
-
-def rate(work: Callable[[int], int], seed: int) -> float:
-    """Return units of work a second of CPU time."""
-    began = process_time()
-    return work(seed) / (process_time() - began)
-
-
-def compare(ours: Callable[[int], int], *others: Callable[[int], int]) -> list[float]:
-    """Return the median rates of some works, taken in turn. The first round warms up."""
-    rates = [[rate(work, seed) for work in (ours, *others)] for seed in range(ROUNDS + 1)]
-    return np.median(np.array(rates[1:]), axis=0).tolist()
 
 
 @kernel
@@ -103,11 +92,12 @@ def their_decisions(seed: int, hands: int = 60) -> int:
 
 def test_the_environment_alone() -> None:
     theirs = CONFIG.replace(engine="openspiel")
-    ours, more, same, raw = compare(
+    ours, more, same, raw = median_rates(
         lambda seed: play(CONFIG, seed, 4 * SLOTS, SLOTS),
         lambda seed: play(CONFIG, seed, 4 * SLOTS, 2 * SLOTS),
         lambda seed: play(theirs, seed, 64, 64),
         their_decisions,
+        rounds=ROUNDS,
     )
     print(  # noqa: T201
         f"environment: {ours:,.0f} decisions/s, {more:,.0f} with twice as many games; OpenSpiel {same:,.0f} with these "
@@ -153,15 +143,8 @@ def our_hands(seed: int, hands: int = 2 * SLOTS) -> int:
     schedule = Schedule([derive_seed(seed, game) for game in range(hands)], seating, (1.0,), seed)
     recorder = ShardRecorder()
     outcomes = Rollout(open_table(CONFIG, SLOTS), [policy()], schedule, recorder).run()
-    meta = ShardMeta(
-        config_key=CONFIG.key,
-        rules_version="",
-        model=ModelHash("a" * 64),
-        opponents=(),
-        seed=seed,
-        worker="",
-        temperature=1.0,
-    )
+    about = {"config_key": CONFIG.key, "rules_version": "", "model": ModelHash("a" * 64), "opponents": ()}
+    meta = ShardMeta(**about, seed=seed, worker="", temperature=1.0)
     return recorder.shard(outcomes, meta).games
 
 
@@ -202,7 +185,7 @@ def sequential_hands(seed: int, hands: int = 12) -> int:
 
 
 def test_self_play_with_recorded_rows() -> None:
-    ours, sequential = compare(our_hands, sequential_hands)
+    ours, sequential = median_rates(our_hands, sequential_hands, rounds=ROUNDS)
     ratio = ours / sequential
     print(f"self-play: {ours:,.0f} hands/s, one decision at a time {sequential:,.0f}, {ratio:.0f} times")  # noqa: T201
     assert ratio >= 100
@@ -226,7 +209,6 @@ def test_what_the_bots_cost(level: str, hands: int) -> None:
         player = HeuristicPlayer(bots.LEVELS[level](HeartsRules()))
         return int(Rollout(open_table(CONFIG, hands), [player], schedule).run().lengths.sum())
 
-    work(0)
-    decisions = np.median([rate(work, seed) for seed in range(3)])
+    (decisions,) = median_rates(work, rounds=3)
     print(f"{level}: {1e6 / decisions:,.1f} µs a decision, the table included")  # noqa: T201
     assert decisions > 0

@@ -5,15 +5,14 @@ are by processor time, so that a busy machine does not decide. Run with
 ``pytest tests/benchmarks/bench_learner.py -m benchmark -s``.
 """
 
-import statistics
 from collections.abc import Callable
-from time import process_time
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
 from cleanrl_loop import cleanrl_epoch
+from taking_turns import median_rates
 
 from app.config import NetworkSettings, PpoSettings
 from app.core import NetworkShape
@@ -67,15 +66,13 @@ def cleanrl_style(samples: Samples) -> ActorCritic:
 
 
 def compare(own: Callable[[], object], peer: Callable[[], object]) -> tuple[float, float]:
-    """Return the median rates of two works, in rows a second. The works take turns, and the first round warms up."""
+    """Return the median rates of two works, in rows a second."""
 
-    def rate(work: Callable[[], object]) -> float:
-        began = process_time()
+    def rows(work: Callable[[], object]) -> int:
         work()
-        return ROWS / (process_time() - began)
+        return ROWS
 
-    rates = [(rate(own), rate(peer)) for _ in range(ROUNDS + 1)][1:]
-    first, second = (statistics.median(column) for column in zip(*rates, strict=True))
+    first, second = median_rates(lambda _: rows(own), lambda _: rows(peer), rounds=ROUNDS)
     return first, second
 
 

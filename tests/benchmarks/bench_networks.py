@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from taking_turns import rate, selfplay
 
 from app.config import GAMES, Compute, NetworkSettings, PpoSettings, Precision
-from app.core import NetworkShape, derive_seed
+from app.core import NetworkShape
 from app.games import open_table
 from app.learning.devices import arithmetic
 from app.learning.inference import Policy
@@ -26,9 +27,7 @@ from app.learning.learner import load_adam
 from app.learning.network import init_policy, load_network
 from app.learning.ppo import descend, update
 from app.learning.samples import Samples, prepare
-from app.play.recording import ShardRecorder
-from app.play.rollout import Rollout, Schedule
-from app.play.selfplay import IN_FLIGHT, play_recorded
+from app.play.selfplay import IN_FLIGHT, play_recorded, selfplay_schedule
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 CONFIG, ROUNDS = GAMES["connect_four_2p"], 5
@@ -54,17 +53,10 @@ def policy_of(settings: NetworkSettings) -> Policy:
     return Policy(settings, SHAPE, init_policy(settings, SHAPE, 0))
 
 
-def schedule(games: int, seed: int) -> Schedule:
-    seating = np.zeros((games, CONFIG.players), dtype=np.int8)
-    return Schedule([derive_seed(seed, game) for game in range(games)], seating, (1.0,), seed)
-
-
 def played(settings: NetworkSettings, seed: int) -> float:
     """Return the rows a second of ``IN_FLIGHT`` games of self-play."""
-    policy, rollout = policy_of(settings), schedule(IN_FLIGHT, seed)
-    began = process_time()
-    outcomes = Rollout(open_table(CONFIG, IN_FLIGHT), [policy], rollout, ShardRecorder()).run()
-    return float(outcomes.lengths.sum()) / (process_time() - began)
+    policy = policy_of(settings)
+    return rate(lambda number: selfplay(CONFIG, policy, IN_FLIGHT, number), seed)
 
 
 def trained(settings: NetworkSettings, samples: Samples) -> float:
@@ -80,7 +72,9 @@ def test_rows_a_second_of_every_kind_of_network(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples")
     torch.set_num_threads(1)
     facts = {"model": "0" * 64, "seed": 1, "worker": "bench", "in_flight": IN_FLIGHT}
-    shard, _ = play_recorded(CONFIG, [policy_of(NetworkSettings())], schedule(IN_FLIGHT, 1), **facts)
+    shard, _ = play_recorded(
+        CONFIG, [policy_of(NetworkSettings())], selfplay_schedule(IN_FLIGHT, 2, [], (1.0,), 1, opening_plies=0), **facts
+    )
     samples = prepare([shard], SETTINGS, (), 1)
     rates = {name: [] for name in NETWORKS}
     for number in range(ROUNDS + 1):

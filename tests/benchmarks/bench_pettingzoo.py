@@ -9,20 +9,15 @@ one thread, with the same network and 256 games at once. Only the order of the s
 """
 
 from pathlib import Path
-from time import process_time
 
 import numpy as np
 import pytest
-import torch
+from taking_turns import rate, selfplay
 
 from app.config import GAMES, GameConfig
-from app.core import derive_seed
 from app.games import open_table
 from app.learning.inference import Policy
-from app.learning.network import init_policy
-from app.play.recording import ShardRecorder
-from app.play.rollout import Rollout, Schedule
-from app.play.selfplay import IN_FLIGHT
+from app.learning.network import init_policy, threads
 
 pytestmark = pytest.mark.benchmark
 OURS = GAMES["connect_four_2p"]
@@ -44,11 +39,7 @@ def rows_a_second(config: GameConfig, seed: int) -> float:
     """Return recorded rows a second of processor time. A new network plays the games against itself."""
     spec = open_table(config, 0).spec
     policy = Policy(config.network, spec.shape, init_policy(config.network, spec.shape, seed=0))
-    seating = np.zeros((GAMES_PLAYED, 2), dtype=np.int8)
-    schedule = Schedule([derive_seed(seed, game) for game in range(GAMES_PLAYED)], seating, (1.0,), seed)
-    began = process_time()
-    outcomes = Rollout(open_table(config, IN_FLIGHT), [policy], schedule, ShardRecorder()).run()
-    return float(outcomes.lengths.sum()) / (process_time() - began)
+    return rate(lambda number: selfplay(config, policy, GAMES_PLAYED, number), seed)
 
 
 def measured(configs: dict[str, GameConfig]) -> dict[str, float]:
@@ -56,12 +47,8 @@ def measured(configs: dict[str, GameConfig]) -> dict[str, float]:
 
     Each round plays each configuration once; the first round compiles and is not counted.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with threads(1):
         rounds = [{name: rows_a_second(config, seed) for name, config in configs.items()} for seed in range(ROUNDS + 1)]
-    finally:
-        torch.set_num_threads(threads)
     rates = {name: sorted(one[name] for one in rounds[1:]) for name in configs}
     for name, sample in rates.items():
         print(f"{name}: {np.median(sample):,.0f} rows/s ({sample[0]:,.0f} to {sample[-1]:,.0f})")  # noqa: T201

@@ -10,15 +10,13 @@ import numpy as np
 import pyspiel
 import pytest
 import torch
+from taking_turns import selfplay
 
 from app.config import GAMES, PROFILES
-from app.core import derive_seed
 from app.games import open_table
 from app.learning.dense import ActorCritic
 from app.learning.inference import Policy
 from app.learning.network import init_policy, load_network, masked_log_probs
-from app.play.recording import ShardRecorder
-from app.play.rollout import Rollout, Schedule
 from app.play.selfplay import IN_FLIGHT
 
 pytestmark = pytest.mark.benchmark
@@ -39,12 +37,9 @@ def policy_of(config) -> Policy:
 
 
 def batched(config, policy: Policy, games: int, seed: int) -> float:
-    """Return rows a second, including the recording. Of ``games`` games, ``IN_FLIGHT`` are played at a time."""
-    seating = np.zeros((games, config.players), dtype=np.int8)
-    schedule = Schedule([derive_seed(seed, game) for game in range(games)], seating, (1.0,), seed)
+    """Return rows a second, including the recording."""
     began = perf_counter()
-    outcomes = Rollout(open_table(config, IN_FLIGHT), [policy], schedule, ShardRecorder()).run()
-    return float(outcomes.lengths.sum()) / (perf_counter() - began)
+    return selfplay(config, policy, games, seed) / (perf_counter() - began)
 
 
 def one_at_a_time(config, network: ActorCritic, games: int, seed: int) -> float:

@@ -24,7 +24,7 @@ from app.games.table import Floats
 from app.learning.inference import Policy
 from app.learning.jobs import first_model
 from app.learning.learner import improve
-from app.learning.network import init_policy, load_network, masked_log_probs, parameters_to_bytes, threads
+from app.learning.network import init_policy, load_network, masked_log_probs, threads
 from app.learning.samples import make_samples
 from app.play.gauntlet import GauntletSpec, Opponent
 from app.play.matches import EvaluationManager, MatchPlan, play_match
@@ -32,7 +32,7 @@ from app.play.own_players import Turn
 from app.play.players import policy_of
 from app.play.search import SearchPlayer
 from app.play.selfplay import play_recorded, selfplay_schedule
-from app.store import Checkpoint, FileStore, Manifest, MemoryStore, Shard, get_checkpoint, put_checkpoint
+from app.store import Checkpoint, FileStore, MemoryStore, Shard, get_checkpoint, put_checkpoint
 
 pytestmark = pytest.mark.benchmark
 ROUNDS = 3
@@ -113,21 +113,9 @@ def in_batches(config: GameConfig, precision: Precision, games: int) -> float:
     return sum(match.lengths) / (process_time() - used)
 
 
-def stored(config: GameConfig, folder: Path) -> list[str]:
-    """Store both networks; return their hashes."""
-    spec, names = open_table(config, 0).spec, []
-    for seed in (0, 1):
-        manifest = Manifest(
-            config_key=config.key, network=config.network, obs_size=spec.observation_size, actions=spec.actions,
-            planes=spec.planes, scale=spec.scale, step=0, parent=None, optimizer=None,
-        )  # fmt: skip
-        tensors = init_policy(config.network, spec.shape, seed=seed)
-        names.append(put_checkpoint(FileStore(folder), manifest, parameters_to_bytes(tensors), None))
-    return names
-
-
 def gauntlet(config: GameConfig, folder: Path, precision: Precision, games: int) -> GauntletSpec:
-    hero, model = stored(config, folder)
+    spec, store = open_table(config, 0).spec, FileStore(folder)
+    hero, model = (put_checkpoint(store, *first_model(config, spec, seed), None) for seed in (0, 1))
     settings = config.evaluation.replace(batch_games=MANY // 2, opening_plies=0)
     return GauntletSpec(
         store=folder,

@@ -16,6 +16,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from taking_turns import median_rates
 
 from app.config import CPU, GAMES, PipelineSettings
 from app.learning.learner import improve
@@ -57,17 +58,6 @@ def iterations(key: str, games: int, game: str | None = None) -> Callable[[int],
         return rows.rows
 
     return iterate
-
-
-def rates(*works: Callable[[int], int]) -> list[float]:
-    """Return the median steps a second of some works. They take turns, and the first round warms up."""
-
-    def rate(work: Callable[[int], int], seed: int) -> float:
-        began = process_time()
-        return work(seed) / (process_time() - began)
-
-    table = [[rate(work, seed) for work in works] for seed in range(ROUNDS + 1)]
-    return [median(column) for column in zip(*table[1:], strict=True)]
 
 
 def openspiels(steps: int = 16) -> Callable[[int], int]:
@@ -117,7 +107,7 @@ def openspiels(steps: int = 16) -> Callable[[int], int]:
 
 
 def test_hearts_against_openspiel_s_own_ppo() -> None:
-    own, peer = rates(iterations("hearts_4p", 100, "hearts(hands=4)"), openspiels())
+    own, peer = median_rates(iterations("hearts_4p", 100, "hearts(hands=4)"), openspiels(), rounds=ROUNDS)
     print(f"\nhearts: {own:,.0f} steps/s, OpenSpiel's PPO {peer:,.0f}, {own / peer:.0f} times")  # noqa: T201
     assert own / peer >= 30
 
@@ -173,7 +163,7 @@ def test_connect_four_against_maskable_ppo_and_pettingzoo() -> None:
         model.learn(steps * ENVIRONMENTS, reset_num_timesteps=False)
         return steps * ENVIRONMENTS
 
-    own, peer = rates(iterations("connect_four_2p", 256), theirs)
+    own, peer = median_rates(iterations("connect_four_2p", 256), theirs, rounds=ROUNDS)
     print(f"\nconnect four: {own:,.0f} steps/s, MaskablePPO {peer:,.0f}, {own / peer:.1f} times")  # noqa: T201
     assert own / peer >= 6
 

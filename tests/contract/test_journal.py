@@ -119,7 +119,8 @@ def test_dead_letter_of_a_reporter_and_position_is_kept_once(journal):
     refused = DeadLetter(0, "p", "broker", "junk", b"")
     journal.append(dead_letters=[one, one, another])
     journal.append(dead_letters=[one, refused, refused])
-    assert [dead.reporter for dead in journal.dead_letters()] == ["a", "b", "broker", "broker"]
+    listed = [(dead.number, dead.reporter) for dead in journal.dead_letters()]
+    assert listed == [(1, "a"), (2, "b"), (3, "broker"), (4, "broker")]
 
 
 def test_dead_letters_are_listed_and_removed(journal):

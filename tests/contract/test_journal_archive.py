@@ -351,6 +351,29 @@ def test_deleted_events_are_named_and_newer_ones_are_read(path: Path) -> None:
         assert reader.first == 121
 
 
+def test_rebuild_keeps_what_is_known_of_deleted_segments(path: Path) -> None:
+    with closing(SqliteJournal(path)) as journal:
+        write_snapshot(journal.archive.folder, Snapshot(240, {}), journal.head_at(240) or b"")
+        assert [row.last for row in journal.forget(200 * 1_000_000)] == [120]
+    rebuild(path)
+    with closing(SqliteJournal(path)) as journal:
+        assert journal.first == 121
+        with pytest.raises(MissingEvents, match="The events 1 to 120 were deleted for good"):
+            everything(journal)
+        assert [record.raw for record in journal.read(120).records] == [record.raw for record in records(100)[40:]]
+
+
+def test_journal_with_its_archived_records_has_no_damage(tmp_path: Path) -> None:
+    """A record of one event begins at the last archived position, until archived records are deleted."""
+    path = tmp_path / "journal.sqlite"
+    with closing(SqliteJournal(path)) as journal:
+        journal.append([record_of(at, [b"x"]) for at in (1, 2)])
+        archive(path, 1)
+        journal.adopt()
+    with closing(SqliteJournalReader(path)) as reader:
+        assert list(reader.damage()) == []
+
+
 def test_snapshot_of_another_journal_or_damaged_is_passed_over(path: Path, tmp_path: Path) -> None:
     folder = tmp_path / "archive"
     with closing(SqliteJournalReader(path)) as reader:

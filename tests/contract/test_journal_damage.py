@@ -270,6 +270,17 @@ def test_a_rebuild_keeps_what_an_earlier_one_kept(tmp_path: Path, file: Path) ->
     assert content(tmp_path / "journal.sqlite.damaged") == damaged
 
 
+def test_a_rebuild_names_the_dead_letters_that_are_lost(sound: Path, file: Path) -> None:
+    alter(file, "UPDATE dead_letters SET body = x'00' WHERE number IN (9, 11)")
+    found = [f"the checksum of {number} in its table dead_letters is wrong." for number in (9, 11)]
+    lost = rebuild(file).lost
+    assert [problem.removeprefix("Damaged journal: ") for problem in lost] == found
+    before, after = content(sound), content(file)
+    assert before is not None
+    assert after is not None
+    assert after["dead_letters"] == [row for row in before["dead_letters"] if row[0] not in (9, 11)]
+
+
 def test_a_rebuild_refuses_damaged_records(file: Path) -> None:
     alter(file, "UPDATE frames SET bodies = x'00' WHERE first = 5")
     before = file.read_bytes()

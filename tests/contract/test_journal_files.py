@@ -1,7 +1,9 @@
 """Journals as files: concurrent readers, a single writer, full disks, foreign files."""
 
+import errno
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from threading import Event, Thread
 
 import pytest
@@ -86,6 +88,22 @@ def test_backup_has_the_journal_s_mode_and_replaces_no_file(journal, tmp_path):
         with pytest.raises(StorageError, match="could not be used"):
             reader.backup(tmp_path / "no" / "folder.db")
     assert (tmp_path / "copy.db").read_text() == "mine"
+
+
+def test_backup_replaces_what_an_interrupted_one_left(journal, tmp_path):
+    journal.append([record(1)])
+    (tmp_path / "copy.db.partial").write_text("no database " * 1000)
+    with closing(SqliteJournalReader(tmp_path / "j.db")) as reader:
+        assert reader.backup(tmp_path / "copy.db") == 1
+
+
+def test_backup_where_a_folder_has_its_name_is_refused(journal, tmp_path):
+    (tmp_path / "copy.db.partial").mkdir()
+    with (
+        closing(SqliteJournalReader(tmp_path / "j.db")) as reader,
+        pytest.raises(StorageError, match=r"copy\.db cannot be written"),
+    ):
+        reader.backup(tmp_path / "copy.db")
 
 
 def test_backup_of_a_damaged_journal_is_refused(journal, tmp_path):
@@ -173,6 +191,18 @@ def test_the_reserve_comes_back_with_the_next_start(journal, tmp_path):
     (tmp_path / "j.db.reserve").unlink()
     SqliteJournal(tmp_path / "j.db").close()
     assert (tmp_path / "j.db.reserve").stat().st_size == 4 << 20
+
+
+def test_start_without_room_for_the_reserve_is_refused(journal, tmp_path, monkeypatch):
+    journal.close()
+    (tmp_path / "j.db.reserve").unlink()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(StorageFull, match="No room for a reserve of 4194304 bytes"):
+        SqliteJournal(tmp_path / "j.db")
 
 
 def test_wal_stays_small_when_its_writer_rests(journal, tmp_path):

@@ -79,7 +79,11 @@ def test_an_outbox_keeps_frames_in_order_until_removed(outbox):
     assert outbox.load() == [frame(0), frame(1), frame(0, epoch=2**64 - 1)]
     with pytest.raises(StorageFull, match="outbox"):
         outbox.put([frame(2), frame(3, size=20_000)])
-    outbox.remove([(1, 0), (2**64 - 1, 0), (1, 77)])
+    rest = 10_000 - sum(map(len, outbox.load())) - len(frame(4, size=0))
+    with pytest.raises(StorageFull, match="outbox"):
+        outbox.put([frame(4, size=rest + 1)])
+    outbox.put([frame(4, size=rest)])
+    outbox.remove([(1, 0), (2**64 - 1, 0), (1, 77), (1, 4)])
     assert outbox.load() == [frame(1)]
 
 

@@ -87,6 +87,13 @@ def killed_journal(tmp_path: Path, *, restored: bool = False) -> Path:
     return folder
 
 
+def refuse(journal: SqliteJournal, error: type[Exception], why: str) -> None:
+    """Check that a journal keeps nothing more, and close it."""
+    with pytest.raises(error, match=why):
+        journal.append([record(EVENTS + 1)])
+    journal.close()
+
+
 def head_of(path: Path) -> int:
     """Return a journal's end, as another process sees it."""
     code = "import sys; from pathlib import Path; from app.journal import SqliteJournal as J"
@@ -103,9 +110,7 @@ def test_journal_without_its_side_files_loses_no_event(tmp_path, lost, replaced)
         path.unlink()
         if replaced:
             path.touch()
-    with pytest.raises(FileTouched, match="while this process wrote"):
-        journal.append([record(EVENTS + 1)])
-    journal.close()
+    refuse(journal, FileTouched, "while this process wrote")
     assert head_of(tmp_path / "run" / "j") == EVENTS
 
 
@@ -120,9 +125,7 @@ def test_journal_that_lost_its_name_is_copied_beside_it(tmp_path, how):
             path.rename(path.with_name("k"))
         case "replace":
             path.with_name("backup").rename(path)
-    with pytest.raises(FileReplaced, match=r"j\.rescued"):
-        journal.append([record(EVENTS + 1)])
-    journal.close()
+    refuse(journal, FileReplaced, r"j\.rescued")
     assert head_of(path.with_name("j.rescued")) == EVENTS
     assert how != "replace" or head_of(path) == EVENTS // 2, "the WAL of the lost file is not applied to the new one"
 
@@ -134,9 +137,7 @@ def test_journal_that_is_overwritten_keeps_the_new_content(tmp_path):
     with path.open("ab") as file:  # another length, as a backup has of a longer journal
         file.write(bytes(4096))
     path.with_name("backup").write_bytes(path.read_bytes())
-    with pytest.raises(FileReplaced, match="overwritten"):
-        journal.append([record(EVENTS + 1)])
-    journal.close()
+    refuse(journal, FileReplaced, "overwritten")
     assert path.read_bytes() == path.with_name("backup").read_bytes()
     assert not path.with_name("j-wal").exists()
 
@@ -144,18 +145,14 @@ def test_journal_that_is_overwritten_keeps_the_new_content(tmp_path):
 def test_journal_whose_times_are_changed_loses_nothing(tmp_path):
     journal, path = journal_in(tmp_path / "run"), tmp_path / "run" / "j"
     os.utime(path, (1, 1))
-    with pytest.raises(FileReplaced, match="was changed"):
-        journal.append([record(EVENTS + 1)])
-    journal.close()
+    refuse(journal, FileReplaced, "was changed")
     assert head_of(path) == EVENTS, "the WAL is still there, and SQLite reads it"
 
 
 def test_journal_whose_wal_is_cut_off_is_refused(tmp_path):
     journal, path = journal_in(tmp_path / "run"), tmp_path / "run" / "j"
     os.truncate(path.with_name("j-wal"), 0)
-    with pytest.raises(FileReplaced, match=r"j-wal was overwritten.*may be lost"):
-        journal.append([record(EVENTS + 1)])
-    journal.close()
+    refuse(journal, FileReplaced, r"j-wal was overwritten.*may be lost")
 
 
 @pytest.mark.parametrize("deleted", [False, True])
@@ -165,9 +162,7 @@ def test_journal_whose_folder_is_gone_names_the_folder(tmp_path, deleted):
         shutil.rmtree(tmp_path / "run")
     else:
         (tmp_path / "run").rename(tmp_path / "elsewhere")
-    with pytest.raises(FileReplaced, match=r"The folder .*run was deleted or moved away"):
-        journal.append([record(EVENTS + 1)])
-    journal.close()
+    refuse(journal, FileReplaced, r"The folder .*run was deleted or moved away")
     assert not (tmp_path / "run").exists()
     assert deleted or head_of(tmp_path / "elsewhere" / "j") == EVENTS
 

@@ -167,3 +167,8 @@ def test_file_stores_of_the_same_folder_are_equal(tmp_path):
     assert hash(one) == hash(same)
     assert one != other
     assert one != tmp_path
+
+
+def test_object_stores_of_one_address_are_equal(tmp_path: Path) -> None:
+    here, there = in_memory(tmp_path), in_memory(tmp_path / "there")
+    assert {here, in_memory(tmp_path), there} == {here, there}

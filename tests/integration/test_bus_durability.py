@@ -96,9 +96,12 @@ async def test_a_request_that_gets_no_answer_says_so(tmp_path):
     bus = ZmqBus(address(tmp_path), producer="lonely", deadline_s=0.05)
     with pytest.raises(BrokerUnavailable):
         await bus.discard_dead_letter(1)
+    subscription = bus.subscribe()
     with pytest.raises(BrokerUnavailable):
-        async with bus.subscribe():
+        async with subscription:
             pass
+    with pytest.raises(StopAsyncIteration):
+        await anext(subscription)
     await bus.close()
 
 

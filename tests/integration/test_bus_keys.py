@@ -6,28 +6,19 @@ from contextlib import asynccontextmanager, suppress
 from itertools import count
 
 import pytest
-import zmq
-from bus_rig import START, broker_thread, checked, gather, hello, until
+from bus_rig import START, RawClient, broker_thread, checked, gather, hello, until
+from driving import promoted
 from keyed_bus import KeyRing, client, keyed, keyed_broker
 from structlog.testing import capture_logs
 
 from app.bus import BrokerUnavailable, ZmqBus
 from app.bus.access import KeyRefused
 from app.bus.ports import BrokerLimits, BusError, InsecureEndpoint, PublishRefused, Sign
-from app.core import Elo
-from app.events import AccessRefused, DaemonReady, DaemonStopped, Evidence, ModelPromoted, originate
+from app.events import AccessRefused, DaemonReady, DaemonStopped, originate
 from app.events.frames import DeadLetter, frame_of
 from app.journal.memory import MemoryJournal
 
-EVIDENCE = Evidence(
-    evaluation_id="e", statistic="score", value=1.0, threshold=0.5, games=2, elo=Elo(5.0), elo_stderr=1.0
-)
-PROMOTION = originate(
-    ModelPromoted(model="a" * 64, previous=None, step=1, elo=Elo(5.0), evidence=EVIDENCE),
-    event_id="promote",
-    time=START,
-    subject="hex7_2p",
-)
+PROMOTION = originate(promoted("a" * 64), event_id="promote", time=START, subject="hex7_2p")
 
 
 @pytest.fixture
@@ -69,30 +60,9 @@ async def refused(broker, ring, reason, *, count=1):
     raise AssertionError
 
 
-class Raw:
-    """A client of the wire protocol with a key, which sends anything."""
-
-    def __init__(self, endpoint, keys=None):
-        self.context = zmq.Context()
-        self.socket = self.context.socket(zmq.DEALER)
-        self.socket.setsockopt(zmq.RCVTIMEO, 10_000)
-        if keys:
-            keyed(self.socket, keys)
-        self.socket.connect(endpoint)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.socket.close(linger=0)
-        self.context.term()
-
-    def say(self, *parts):
-        self.socket.send_multipart(parts)
-        return self.socket.recv_multipart()
-
-    def hello(self, producer):
-        return self.say(b"H", hello(producer, [[1, 0]]))
+def raw_client(broker, ring, name):
+    """Return a client with a key, which sends anything."""
+    return RawClient(broker.endpoint, lambda socket: keyed(socket, ring.keys(name)))
 
 
 async def test_a_stranger_s_key_is_refused_and_audited(broker, ring, journal):
@@ -233,8 +203,8 @@ async def test_a_hello_in_another_s_name_is_refused(broker, ring):
 
 
 def test_forged_or_replayed_frames_have_no_effect(broker, ring, journal):
-    with Raw(broker.endpoint, ring.keys("node1")) as raw:
-        assert raw.hello("training@node1")[0][:1] == b"W"
+    with raw_client(broker, ring, "node1") as raw:
+        assert raw.say(b"H", hello("training@node1", [[1, 0]]))[0][:1] == b"W"
         forged = frame_of([checked(0)], producer="training@node2", epoch=1, base=0)
         assert raw.say(b"F", forged)[0][:1] == b"R"
         assert journal.head == 0
@@ -242,20 +212,13 @@ def test_forged_or_replayed_frames_have_no_effect(broker, ring, journal):
         first = raw.say(b"F", frame)
         assert first[0][:1] == b"A"
         assert raw.say(b"F", frame) == first
-    with Raw(broker.endpoint, ring.keys("node2")) as other:
-        other.hello("training@node2")
+    with raw_client(broker, ring, "node2") as other:
+        other.say(b"H", hello("training@node2", [[1, 0]]))
         assert other.say(b"F", frame)[0][:1] == b"R", "recorded frames cannot be replayed by another key"
     assert journal.head == 1
-    # choose the name of a connection that belonged to another key
-    context = zmq.Context()
-    socket = context.socket(zmq.DEALER)
-    socket.setsockopt(zmq.RCVTIMEO, 10_000)
-    keyed(socket, ring.keys("node2"))
-    socket.connect(broker.endpoint)
-    socket.send_multipart([b"F", frame_of([checked(0)], producer="training@node1", epoch=1, base=0)])
-    assert socket.recv_multipart()[0] == struct.pack("<cI", b"G", 0)
-    socket.close(linger=0)
-    context.term()
+    with raw_client(broker, ring, "node2") as other:  # under the name of a connection that belonged to another key
+        frame = frame_of([checked(0)], producer="training@node1", epoch=1, base=0)
+        assert other.say(b"F", frame)[0] == struct.pack("<cI", b"G", 0)
     assert journal.head == 1
 
 

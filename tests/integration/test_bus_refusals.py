@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 import zmq
-from bus_rig import StepClock, address, broker_thread, checked, gather, hello, until
+from bus_rig import RawClient, StepClock, address, broker_thread, checked, gather, hello, until
 
 from app.bus import ZmqBus, wire
 from app.bus.broker import Broker
@@ -19,25 +19,8 @@ from app.journal import SqliteJournal
 from app.journal.memory import MemoryJournal
 
 
-class Stranger:
+class Stranger(RawClient):
     """A client that sends anything."""
-
-    def __init__(self, endpoint):
-        self.context = zmq.Context()
-        self.socket = self.context.socket(zmq.DEALER)
-        self.socket.setsockopt(zmq.RCVTIMEO, 20_000)
-        self.socket.connect(endpoint)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.socket.close(linger=0)
-        self.context.term()
-
-    def say(self, *parts):
-        self.socket.send_multipart(parts)
-        return self.socket.recv_multipart()
 
     def hello(self, producer="stranger", epochs=((1, 0),)):
         answer = self.say(b"H", hello(producer, epochs))

@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import invoke
 
-from app.cli.group import main
 from app.games import open_table
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -83,14 +82,14 @@ def test_check_imports_what_the_settings_name(folder: Path) -> None:
     ],
 )
 def test_name_that_leads_to_no_game_is_refused(words: list[str], code: int, text: str, tmp_path: Path) -> None:
-    done = CliRunner().invoke(main, ["--run", str(tmp_path), "check", "game", *words])
+    done = invoke("check", "game", *words, run=tmp_path)
     assert done.exit_code == code
     assert text in " ".join(done.output.split())
 
 
 def test_players_of_a_game_string_are_an_option(tmp_path: Path) -> None:
     words = ["--run", str(tmp_path), "check", "game", "maedn(players=4)", "--players", "4", "--games", "2"]
-    assert CliRunner().invoke(main, words).exit_code == 0
+    assert invoke(*words).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,7 @@ def test_players_of_a_game_string_are_an_option(tmp_path: Path) -> None:
     ],
 )
 def test_check_of_openspiels_games_shows_what_was_seen(name: str, lines: list[str], tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["--run", str(tmp_path), "check", "game", name])
+    result = invoke("check", "game", name, run=tmp_path)
     assert result.exit_code == 0, result.output
     for line in lines:
         assert line in result.stderr
@@ -111,7 +110,7 @@ def test_check_of_openspiels_games_shows_what_was_seen(name: str, lines: list[st
 @pytest.mark.parametrize("command", [("config", "check"), ("train", "team_2p"), ("check", "game", "team_2p"), ("up",)])
 def test_cooperative_game_is_refused_by_each_command(command: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "flyball.toml").write_text('configs = ["team_2p"]\n[games.team_2p]\ngame = "hanabi"\nplayers = 2\n')
-    result = CliRunner().invoke(main, ["--run", str(tmp_path), *command])
+    result = invoke(*command, run=tmp_path)
     assert result.exit_code == 2
     assert "'hanabi' is cooperative" in result.output
 
@@ -119,7 +118,7 @@ def test_cooperative_game_is_refused_by_each_command(command: tuple[str, ...], t
 def test_known_configuration_is_checked_with_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
     monkeypatch.setattr("app.games.game_check.open_table", lambda *given: opened.append(given) or open_table(*given))
-    done = CliRunner().invoke(main, ["--run", str(tmp_path), "check", "game", "connect_four_2p", "--games", "2"])
+    done = invoke("check", "game", "connect_four_2p", "--games", "2", run=tmp_path)
     assert done.exit_code == 0
     assert {config.engine for config, _ in opened} == {"flyball"}
 
@@ -168,7 +167,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_check_finds_the_fault_if_any(settings: Path, words: tuple[str, ...], where: str | None, what: str) -> None:
-    done = CliRunner().invoke(main, ["--run", str(settings), "check", *words, "--json"])
+    done = invoke("check", *words, "--json", run=settings)
     written = json.loads(done.stdout)
     assert (done.exit_code, written["checked"], written["ok"]) == (2 if where else 0, " ".join(words[:2]), not where)
     if where is not None:
@@ -178,7 +177,7 @@ def test_check_finds_the_fault_if_any(settings: Path, words: tuple[str, ...], wh
 
 def test_network_that_needs_options_says_how_to_give_them(settings: Path) -> None:
     (settings / "demanding.py").write_text("def build(shape, options):\n    return options['channels']\n")
-    done = CliRunner().invoke(main, ["--run", str(settings), "check", "network", "demanding:build"])
+    done = invoke("check", "network", "demanding:build", run=settings)
     assert done.exit_code == 2
     assert "KeyError: 'channels'" in done.stdout
     assert "write them as the table [games.KEY.network.options], and check the network of KEY" in done.stdout

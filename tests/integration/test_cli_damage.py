@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from commands import Flyball, refused
+from commands import Flyball, refused, succeeded
 from recorded_run import recording, write_journal
 
 
@@ -78,15 +78,10 @@ BESIDE = {
 def test_up_refuses_damage_beside_the_records(run: Path, flyball: Flyball, change: str, what: str) -> None:
     spoil(run, change)
     before = (run / "journal.sqlite").read_bytes()
-    refused = flyball("up", "--for", "1")
-    assert refused.exit_code == 1
-    assert f"Damaged journal: {what}" in refused.stderr
-    assert " journal rebuild" in refused.stderr
+    refused(flyball("up", "--for", "1"), 1, f"Damaged journal: {what}", " journal rebuild")
     assert (run / "journal.sqlite").read_bytes() == before
     assert flyball("journal", "verify").exit_code == 1
-    rebuilt = flyball("journal", "rebuild")
-    assert rebuilt.exit_code == 0, rebuilt.stderr
-    assert "kept as" in rebuilt.stderr
+    succeeded(flyball("journal", "rebuild"), "kept as")
     assert flyball("journal", "verify").exit_code == 0
 
 

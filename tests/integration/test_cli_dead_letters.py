@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 from bus_rig import START, broker_daemon, checked
-from click.testing import CliRunner, Result
-from commands import refused
+from click.testing import Result
+from commands import invoke, refused, succeeded
 
 from app.bus import ZmqBus
 from app.bus.ports import PublishRefused
-from app.cli.group import main
 from app.config import Deployment, RunFolder
-from app.events import Event, RunConfigured, encode, originate
+from app.events import Event, EventVoided, RunConfigured, encode, originate
 from app.events.frames import DeadLetter, Frame, frame_of, seal
 from app.journal import SqliteJournal, SqliteJournalReader, history
+from app.journal.history import open_dead_letters
 from daemons.run_folder import bus_endpoint
 
 REFUSED, DAMAGED, SETTINGS, FAILED = 1, 2, 3, 4
@@ -30,7 +30,7 @@ Flyball = Callable[..., Result]
 @pytest.fixture
 def flyball(tmp_path: Path) -> Flyball:
     def run(*words: object) -> Result:
-        return CliRunner().invoke(main, ["--run", str(tmp_path), "journal", "dead-letters", *map(str, words)])
+        return invoke("journal", "dead-letters", *words, run=tmp_path)
 
     return run
 
@@ -102,8 +102,7 @@ def test_list_shows_events_sender_and_error(run: Path, flyball: Flyball) -> None
 
 
 def test_retry_publishes_refused_events_and_removes_them(run: Path, flyball: Flyball) -> None:
-    done = flyball("retry", REFUSED)
-    assert done.exit_code == 0, done.stderr
+    done = succeeded(flyball("retry", REFUSED))
     events = published(run)
     assert [event.envelope for event in events] == [checked(0), checked(1)]
     assert done.stdout.splitlines() == [f"{event.sequence} {event.id}" for event in events]
@@ -175,8 +174,23 @@ def test_dead_letter_of_a_refused_publish_is_listed_and_retried(tmp_path: Path, 
     with broker_daemon(tmp_path):
         asyncio.run(publish())
         assert flyball("list").stdout.startswith("      1  PARITY_CHECKED hex7_2p from program@there, refused by")
-        status = CliRunner().invoke(main, ["--run", str(tmp_path), "status"])
+        status = invoke("status", run=tmp_path)
         assert "1 dead letters of refused events. See: flyball --run" in status.stderr
         assert flyball("retry", 1).exit_code == 0
         assert flyball("list").stderr == "0 dead letters: 0 of refused events, 0 of recorded ones.\n"
     assert [event.envelope for event in published(tmp_path)] == [checked(0)]
+
+
+def test_dead_letter_of_a_voided_event_is_no_longer_open(stopped: Path) -> None:
+    path = stopped / "journal.sqlite"
+    with closing(SqliteJournalReader(path)) as reader:
+        assert [dead.number for dead in open_dead_letters(reader)] == [FAILED]
+    void = frame_of(
+        [originate(EventVoided(position=1, reason="x"), event_id="void", time=START)],
+        producer="cli@laptop",
+        epoch=1,
+        base=0,
+    )
+    with closing(SqliteJournal(path)) as journal:
+        journal.append([seal(Frame.parse(void), first=2, recorded_us=2, source="cli@laptop")])
+        assert open_dead_letters(journal) == []

@@ -4,25 +4,18 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from commands import refused
+from commands import invoke, refused, succeeded
 from selfplay_rig import put_model
 
-from app.cli.group import main
 from app.config import GAMES
 from app.play import selfplay
 
 HEARTS = ("--game", "hearts_4p")
 
 
-def flyball(*words: object) -> Result:
-    return CliRunner().invoke(main, [*map(str, words)])
-
-
 @pytest.fixture
 def hands(tmp_path: Path) -> Path:
-    done = flyball("experience", "export", tmp_path / "hands.jsonl", *HEARTS, "--hands", 6, "--model", "normal")
-    assert done.exit_code == 0, done.stderr
+    succeeded(invoke("experience", "export", tmp_path / "hands.jsonl", *HEARTS, "--hands", 6, "--model", "normal"))
     return tmp_path / "hands.jsonl"
 
 
@@ -30,16 +23,16 @@ def test_hands_are_written_repeat_and_pass_the_check(hands: Path, tmp_path: Path
     rows = [json.loads(line) for line in hands.read_text().splitlines()]
     assert {row["game_id"] for row in rows} == set(range(6))
     assert len(rows[0]["obs"]) == 270
-    told = json.loads(flyball("experience", "check", hands, *HEARTS, "--json").stdout)
+    told = json.loads(invoke("experience", "check", hands, *HEARTS, "--json").stdout)
     assert (told["games"], told["rows"], told["episodes"], told["seats"]) == (6, len(rows), 24, [0, 1, 2, 3])
     assert ["rows", str(len(rows))] in [
-        line.split() for line in flyball("experience", "check", hands, *HEARTS).stdout.splitlines()
+        line.split() for line in invoke("experience", "check", hands, *HEARTS).stdout.splitlines()
     ]
 
     def written(*words: object) -> str:
         file = tmp_path / "again.jsonl"
         words = ("experience", "export", file, *HEARTS, "--hands", 6, "--model", "normal", *words)
-        assert flyball(*words).exit_code == 0
+        assert invoke(*words).exit_code == 0
         return file.read_text()
 
     assert written() == hands.read_text()
@@ -50,11 +43,11 @@ def test_hands_are_written_repeat_and_pass_the_check(hands: Path, tmp_path: Path
     assert any(row["reward"] for row in spread if not row["done"])
     assert sum(row["reward"] for row in spread) == pytest.approx(0, abs=1e-5)
     lines = hands.read_text().splitlines()
-    whole = flyball("experience", "check", hands, *HEARTS, "--json")
+    whole = invoke("experience", "check", hands, *HEARTS, "--json")
     assert (json.loads(whole.stdout)["steps_left_out"], whole.stderr) == (0, "")
     inner = [k for k, line in enumerate(lines) if not json.loads(line)["done"]]
     hands.write_text("".join(f"{line}\n" for k, line in enumerate(lines) if k not in (inner[0], inner[-1])))
-    lacking = flyball("experience", "check", hands, *HEARTS, "--json")
+    lacking = invoke("experience", "check", hands, *HEARTS, "--json")
     assert (lacking.exit_code, json.loads(lacking.stdout)["steps_left_out"]) == (0, 2)
     assert "are lines missing" in lacking.stderr
 
@@ -63,10 +56,10 @@ def test_many_games_are_one_file_of_several_shards(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(selfplay, "LESSON_GAMES", 4)
     model, file = put_model(tmp_path / "store"), tmp_path / "games.jsonl"
     words = ("export", file, "--game", "connect_four_2p", "--games", 10, "--model", model, "--json")
-    done = flyball("--run", tmp_path, "experience", *words)
+    done = invoke("--run", tmp_path, "experience", *words)
     told = json.loads(done.stdout)
     assert (told["games"], told["player"]) == (10, model)
-    checked = json.loads(flyball("experience", "check", file, "--game", "connect_four_2p", "--json").stdout)
+    checked = json.loads(invoke("experience", "check", file, "--game", "connect_four_2p", "--json").stdout)
     assert (checked["games"], checked["rows"], checked["episodes"]) == (10, told["rows"], 20)
 
 
@@ -87,7 +80,7 @@ def test_what_is_wrong_is_named(hands: Path, tmp_path: Path, words, code: int, w
     lines[2] = json.dumps(json.loads(lines[2]) | {"reward": "much"})
     hands.write_text("\n".join(lines))
     words = [word.replace("{hands}", str(hands)) for word in words]
-    refused(flyball("--run", tmp_path / "run", "experience", *words), code, why)  # not a run of the checkout
+    refused(invoke("--run", tmp_path / "run", "experience", *words), code, why)  # not a run of the checkout
 
 
 def test_a_run_is_cloned_from_a_file(hands: Path, tmp_path: Path) -> None:
@@ -103,8 +96,7 @@ def test_a_run_is_cloned_from_a_file(hands: Path, tmp_path: Path) -> None:
         "training.final_games": 0,
     }
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    done = flyball("train", "hearts_4p", "--start", "bc", "--output", tmp_path / "run", *words)
-    assert done.exit_code == 0, done.stderr
+    done = succeeded(invoke("train", "hearts_4p", "--start", "bc", "--output", tmp_path / "run", *words))
     first, second = (line for line in done.stderr.splitlines() if line.startswith("cloning"))
     assert f"rows of {hands}, accuracy" in first
     losses = [float(line.split("cross-entropy ")[1].split(",")[0]) for line in (first, second)]

@@ -6,23 +6,22 @@ import subprocess
 
 import pytest
 from bus_rig import FLYBALL
-from click.testing import CliRunner
+from commands import invoke
 
 from app.api.runs import is_listening
-from app.cli.group import main
 
 
 def flyball(folder, *words, code=0):
-    done = CliRunner().invoke(main, ["--run", str(folder), *words])
+    done = invoke(*words, run=folder)
     assert done.exit_code == code, done.output
     return done.stdout.strip() if code == 0 else done.stderr
 
 
 def test_key_authorized_in_a_folder_no_broker_reads_is_warned_of(tmp_path):
     words = ["--run", str(tmp_path), "keys", "authorize", "node1", "worker"]
-    assert "Is this the head's run folder?" in CliRunner().invoke(main, [*words, "ab" * 32]).stderr
+    assert "Is this the head's run folder?" in invoke(*words, "ab" * 32).stderr
     (tmp_path / "flyball.toml").write_text('[deployment.keys]\nsecret = "keys/a.secret"\nallowed = "keys/allowed"\n')
-    assert CliRunner().invoke(main, [*words, "cd" * 32]).stderr == ""
+    assert invoke(*words, "cd" * 32).stderr == ""
 
 
 def test_keys_are_made_authorized_listed_rotated_and_revoked(tmp_path):

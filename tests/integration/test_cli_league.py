@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from commands import invoke, refused, succeeded
 from golden_runs import load
 from independent_games import of_games
 from leagues import checkpoint, league_of, meet, model
 from recorded_run import KEY, Recording, write_journal
 
-from app.cli.group import main
 from app.config import RunSettings
 from app.events import EloUpdated, EvaluationCompleted, RunConfigured
 from app.league.document import dump_league, load_league
@@ -26,12 +26,11 @@ def run(tmp_path: Path) -> Path:
 
 
 def league(run: Path, *words: str) -> Result:
-    return CliRunner().invoke(main, ["--run", str(run), "league", *words], prog_name="flyball")
+    return invoke("league", *words, run=run)
 
 
 def test_league_shows_members_matrix_and_latest_ratings(run: Path) -> None:
-    shown = league(run)
-    assert shown.exit_code == 0, shown.output
+    shown = succeeded(league(run))
     assert "tic_tac_toe_2p" in shown.stdout
     assert "connect_four_2p" in shown.stdout
     assert " bot" in shown.stdout
@@ -82,8 +81,7 @@ def test_an_exported_league_is_taken_over_into_a_registry_once(run: Path, tmp_pa
     path, registry = tmp_path / "league.json", tmp_path / "shared" / "league.json"
     words = ("connect_four_2p", "--import", str(path), "--registry", str(registry))
     assert league(run, "connect_four_2p", "--export", str(path)).exit_code == 0
-    first = league(run, *words)
-    assert first.exit_code == 0, first.output
+    first = succeeded(league(run, *words))
     known, about = load_league(path.read_bytes(), path.name)
     shared = LeagueFile(registry, about.run_name, "connect_four_2p").read()
     assert (shared.agents, shared.games) == (known.agents, known.games)
@@ -123,9 +121,7 @@ def test_what_a_registry_knows_already_stays(run: Path, tmp_path: Path) -> None:
 def test_a_file_that_is_no_such_league_is_not_taken_over(run: Path, tmp_path: Path, text, config, said) -> None:
     path, registry = tmp_path / "league.json", tmp_path / "shared.json"
     path.write_bytes(text)
-    done = league(run, config, "--import", str(path), "--registry", str(registry))
-    assert done.exit_code == 2
-    assert said in done.stderr
+    refused(league(run, config, "--import", str(path), "--registry", str(registry)), 2, said)
     assert not registry.exists()
 
 
@@ -134,8 +130,7 @@ def test_refused_registry_is_left_unchanged_and_without_a_lock(run: Path, tmp_pa
     registry.parent.mkdir()
     registry.write_text("{}")
     path.write_bytes(dump_league(league_of(), "run", "connect_four_2p"))
-    refused = league(run, "connect_four_2p", "--import", str(path), "--registry", str(registry))
-    assert (refused.exit_code, "is not a league" in refused.stderr) == (2, True)
+    refused(league(run, "connect_four_2p", "--import", str(path), "--registry", str(registry)), 2, "is not a league")
     assert [(one.name, one.read_text()) for one in registry.parent.iterdir()] == [("other.json", "{}")]
 
 
@@ -163,14 +158,11 @@ def test_what_cannot_be_shown_is_said(run: Path, words: list[str], code: int, sa
 
 
 def test_a_run_without_a_league_is_told_from_no_run(tmp_path: Path) -> None:
-    nothing = league(tmp_path, KEY)
-    assert (nothing.exit_code, f"There is no run in {tmp_path}" in nothing.stderr) == (3, True)
+    refused(league(tmp_path, KEY), 3, f"There is no run in {tmp_path}")
     young = Recording([])
     young.add(RunConfigured(run_id="1", settings=RunSettings().model_dump(mode="json")))
     write_journal(tmp_path / "journal.sqlite", young.events)
-    waiting = league(tmp_path, KEY)
-    assert (waiting.exit_code, f"{KEY} has no league in the run" in waiting.stderr) == (4, True)
-    assert "look again" in waiting.stderr
+    refused(league(tmp_path, KEY), 4, f"{KEY} has no league in the run", "look again")
     assert (league(tmp_path, "--json").stdout, league(tmp_path).exit_code) == ("{}\n", 0)
 
 

@@ -5,11 +5,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from commands import refused
+from click.testing import Result
+from commands import invoke, refused, succeeded
 
 import app
-from app.cli.group import main
 from app.cli.new import EXAMPLES
 
 ROOT = Path(__file__).parents[2]
@@ -17,13 +16,12 @@ FOLDER = ROOT / "tests" / "examples"
 
 
 def new(*words: object) -> Result:
-    return CliRunner().invoke(main, ["new", *map(str, words)])
+    return invoke("new", *words)
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_new_writes_the_example_under_its_name(kind: str, tmp_path: Path) -> None:
-    done = new(kind, "king_hill", "--folder", tmp_path / "mine")
-    assert done.exit_code == 0, done.stderr
+    done = succeeded(new(kind, "king_hill", "--folder", tmp_path / "mine"))
     module = EXAMPLES[kind].module
     written = sorted(path.name for path in (tmp_path / "mine").iterdir())
     assert written == ["king_hill.py", "king_hill.toml", "test_king_hill.py"]
@@ -43,9 +41,7 @@ def test_new_game_is_a_configuration_of_its_own(tmp_path: Path) -> None:
     assert settings["configs"] == ["checked_hill_2p"]
     assert settings["games"]["checked_hill_2p"]["game"] == "checked_hill:CheckedHill"
     assert "class CheckedHill(Game):" in (tmp_path / "checked_hill.py").read_text()
-    checked = CliRunner().invoke(
-        main, ["--config-file", str(tmp_path / "checked_hill.toml"), "check", "game", "checked_hill_2p"]
-    )
+    checked = invoke("--config-file", tmp_path / "checked_hill.toml", "check", "game", "checked_hill_2p")
     assert checked.exit_code == 0, checked.stdout
 
 
@@ -96,8 +92,7 @@ def test_new_says_as_json_what_it_wrote(tmp_path: Path) -> None:
 
 def test_new_where_nothing_can_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    refused = new("game", "mine", "--folder", tmp_path / "file" / "x")
-    assert (refused.exit_code, "cannot be" in refused.stderr) == (2, True)
+    refused(new("game", "mine", "--folder", tmp_path / "file" / "x"), 2, "cannot be")
 
 
 def test_new_finds_examples_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from commands import refused
+from click.testing import Result
+from commands import invoke, refused, succeeded
 from generated_run import write_generated
 from golden_runs import load
 from msgspec.structs import replace
 from recorded_run import Recording, write_journal
 from replayed import replay
 
-from app.cli.group import main
 from app.config import RunSettings
 from app.events import Event, ModelPromoted, Payload, PlateauDetected, RunConfigured
 from app.journal import SqliteStateStore
@@ -56,7 +55,7 @@ def promoted(events: list[Event[Payload]]) -> Event[Any]:
 
 
 def flyball(folder: Path, *words: object) -> Result:
-    return CliRunner().invoke(main, ["--run", str(folder), "replay", *map(str, words)], prog_name="flyball")
+    return invoke("replay", *words, run=folder)
 
 
 def told(result: Result) -> Any:
@@ -65,8 +64,7 @@ def told(result: Result) -> Any:
 
 
 def test_a_journal_is_checked(run, events):
-    result = flyball(run, "--check")
-    assert result.exit_code == 0, result.stderr
+    result = succeeded(flyball(run, "--check"))
     lines = dict(line.rsplit(maxsplit=1) for line in result.stdout.splitlines() if not line.startswith("folded"))
     report = replay(events)
     assert lines["state hash"] == report.state_hash
@@ -128,12 +126,10 @@ def test_a_check_goes_on_from_its_checkpoint(run, bent, events, tmp_path):
     assert (rest["state_hash"], rest["matched"]) == (report.state_hash, report.matched)
     assert told(flyball(run, "--check", "--json", "--checkpoint", saved))["events"] == 0
 
-    back = flyball(run, "--check", "--checkpoint", saved, "--to", 100)
-    assert (back.exit_code, "checkpoint is at position" in back.stderr) == (1, True)
+    refused(flyball(run, "--check", "--checkpoint", saved, "--to", 100), 1, "checkpoint is at position")
     other = tmp_path / "other"
     write_generated(other / "journal.sqlite", [replace(events[0], envelope=renamed(events[0])), *events[1:]])
-    foreign = flyball(other, "--check", "--checkpoint", saved)
-    assert (foreign.exit_code, "not of another-run" in foreign.stderr) == (1, True)
+    refused(flyball(other, "--check", "--checkpoint", saved), 1, "not of another-run")
 
 
 def test_a_checkpoint_of_another_version_is_refused(run, tmp_path):
@@ -142,16 +138,14 @@ def test_a_checkpoint_of_another_version_is_refused(run, tmp_path):
     store = SqliteStateStore(saved)
     store.save(store.load()[0], {SCHEMAS_KEY: b'{"FeedbackState": "another"}'})
     store.close()
-    foreign = flyball(run, "--check", "--checkpoint", saved)
-    assert (foreign.exit_code, "of another version of flyball" in foreign.stderr) == (1, True)
+    refused(flyball(run, "--check", "--checkpoint", saved), 1, "of another version of flyball")
 
 
 def test_a_longer_runs_checkpoint_is_called_another_runs(run, events, tmp_path):
     saved, other = tmp_path / "replay.sqlite", tmp_path / "other"
     told(flyball(run, "--check", "--json", "--checkpoint", saved))
     write_generated(other / "journal.sqlite", [replace(events[0], envelope=renamed(events[0])), *events[1:50]])
-    foreign = flyball(other, "--check", "--checkpoint", saved)
-    assert (foreign.exit_code, "not of another-run" in foreign.stderr) == (1, True)
+    refused(flyball(other, "--check", "--checkpoint", saved), 1, "not of another-run")
 
 
 def test_what_is_no_checkpoint_need_not_be_restored(run, tmp_path):
@@ -181,8 +175,7 @@ def test_what_if_shows_decisions_by_configuration_and_in_time(run, events):
 
 
 def test_what_if_in_lines(run):
-    result = flyball(run, "--what-if", "--set", "feedback.stall.boost=2.0", "EXPLORATION_*")
-    assert result.exit_code == 0
+    result = succeeded(flyball(run, "--what-if", "--set", "feedback.stall.boost=2.0", "EXPLORATION_*"))
     assert " ~ " in result.stdout
     assert "multiplier 1.5" in result.stdout
     assert " → multiplier 2" in result.stdout
@@ -298,7 +291,7 @@ def test_run_of_a_version_with_other_settings_is_refused(tmp_path: Path, words: 
     run.add(RunConfigured(run_id="1", settings={**settings, "feedback": {**settings["feedback"], "gone": {"x": 1}}}))
     write_journal(tmp_path / "journal.sqlite", run.events)
     refused(
-        CliRunner().invoke(main, ["--run", str(tmp_path), *words]),
+        invoke(*words, run=tmp_path),
         2,
         "Another version of flyball recorded this run: feedback.gone",
     )

@@ -4,11 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from commands import refused
+from click.testing import Result
+from commands import invoke, refused
 from recorded_run import recording, write_journal
 
-from app.cli.group import main
 from app.scenarios.stall import QUICK
 
 KEY, IDLE = "tic_tac_toe_2p", "hex7_2p"
@@ -19,17 +18,17 @@ Flyball = Callable[..., Result]
 def flyball(tmp_path: Path) -> Flyball:
     """Return a function that runs commands on a run without a loop."""
     write_journal(tmp_path / "journal.sqlite", recording().events)
-    return lambda *words: CliRunner().invoke(main, ["--run", str(tmp_path), "scenario", *words])
+    return lambda *words: invoke("scenario", *words, run=tmp_path)
 
 
 def test_where_there_is_no_run_nothing_is_made(tmp_path: Path) -> None:
-    nowhere = CliRunner().invoke(main, ["--run", str(tmp_path / "nowhere"), "scenario", "regression"])
+    nowhere = invoke("scenario", "regression", run=tmp_path / "nowhere")
     assert nowhere.exit_code != 0
     assert not (tmp_path / "nowhere").exists()
 
 
 def test_each_is_explained() -> None:
-    told = CliRunner().invoke(main, ["scenario", "--help"]).stdout
+    told = invoke("scenario", "--help").stdout
     assert all(name in told for name in ("regression:", "stall:", "bad-data:", "dead-node:"))
 
 
@@ -61,4 +60,4 @@ def test_waiting_too_short_is_refused_before_anything_is_done(flyball: Flyball) 
 
 
 def test_without_a_journal_nothing_is_known(tmp_path: Path) -> None:
-    assert CliRunner().invoke(main, ["--run", str(tmp_path), "scenario", "stall"]).exit_code == 3
+    assert invoke("scenario", "stall", run=tmp_path).exit_code == 3

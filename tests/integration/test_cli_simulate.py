@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import Flyball, refused
+from commands import Flyball, refused, succeeded
 
 from app.cli.simulate import COLUMNS
 from app.simulation import ARMS
@@ -26,8 +26,7 @@ PLANT = (files("app.simulation") / "plant.toml").read_text(encoding="utf-8")
 def test_it_compares_all_controllers_with_none_and_draws(flyball: Flyball, tmp_path: Path) -> None:
     """With several seeds the figure shows intervals, too."""
     figure = tmp_path / "figure.svg"
-    done = flyball(*SMALL, "--seeds", 2, "--plot", figure)
-    assert done.exit_code == 0, done.stderr
+    done = succeeded(flyball(*SMALL, "--seeds", 2, "--plot", figure))
     arms = [line.split()[0] for line in done.stdout.splitlines()]
     assert arms == ["arm", "all", "none"]
     assert len(done.stderr.splitlines()) == 4
@@ -42,8 +41,7 @@ def test_it_compares_all_controllers_with_none_and_draws(flyball: Flyball, tmp_p
 
 
 def test_json_holds_arms_and_runs(flyball: Flyball) -> None:
-    done = flyball(*SMALL, "--seeds", 2, "--first-seed", 5, "--jobs", 2, "--json")
-    assert done.exit_code == 0, done.stderr
+    done = succeeded(flyball(*SMALL, "--seeds", 2, "--first-seed", 5, "--jobs", 2, "--json"))
     told = json.loads(done.stdout)
     assert [arm["arm"] for arm in told["arms"]] == ["all", "none"]
     assert [(run["arm"], run["seed"]) for run in told["runs"]] == [("all", 5), ("none", 5), ("all", 6), ("none", 6)]
@@ -93,8 +91,7 @@ def test_ctrl_c_ends_all_runs_quietly(tmp_path: Path, done: int) -> None:
 
 
 def test_ablation_leaves_out_each_controller_in_turn(flyball: Flyball) -> None:
-    done = flyball(*SMALL, "--ablate", "--json")
-    assert done.exit_code == 0, done.stderr
+    done = succeeded(flyball(*SMALL, "--ablate", "--json"))
     assert [arm["arm"] for arm in json.loads(done.stdout)["arms"]] == list(ARMS)
 
 
@@ -177,8 +174,7 @@ PLAN = ("simulate", "--plan", "--nodes", 2, "--configs", "hex7_2p,clobber_2p", "
 
 
 def test_plan_names_the_bottleneck_and_what_is_needed(flyball: Flyball) -> None:
-    done = flyball(*PLAN)
-    assert done.exit_code == 0, done.stderr
+    done = succeeded(flyball(*PLAN))
     tables = done.stdout.split("Needed")
     assert len(tables) == 2
     for table in tables:

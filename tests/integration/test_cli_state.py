@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from commands import invoke
 from hashes import sha
 from recorded_run import KEY, OLD, recording, write_journal
 
-from app.cli import main
 from app.config import GAMES
 from app.events import AdaptiveParamsChanged, MatchmakingUpdated, Payload
 from app.events.payload import OpponentPick
@@ -25,7 +25,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def state(run: Path, *words: str) -> Result:
-    return CliRunner().invoke(main, ["--run", str(run), "state", *words], prog_name="flyball")
+    return invoke("state", *words, run=run)
 
 
 def last(name: str) -> str:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from commands import invoke, refused
 from recorded_run import KEY, Recording, evidence, write_journal
 from selfplay_rig import put_model
 
-from app.cli.group import main
 from app.config import GAMES, RunSettings
 from app.core import ShardKey
 from app.events import DaemonReady, ModelPromoted, RunConfigured, SelfplayComplete, SelfplayRequested, ShardRef
@@ -34,7 +34,7 @@ def grow_old(store: FileStore, days: int = 2) -> None:
 
 
 def flyball(run: Path, *words: str) -> Result:
-    return CliRunner().invoke(main, ["--run", str(run), "store", *words])
+    return invoke("store", *words, run=run)
 
 
 def listed(result: Result) -> set[str]:
@@ -123,17 +123,13 @@ def test_gc_begins_at_a_snapshot_when_events_were_deleted(run, monkeypatch):
     assert listed(flyball(run.folder, "gc", "--json")) == {run.garbage, run.lost_state}
     for snapshot in (run.folder / "archive").glob("*.snapshot"):
         snapshot.unlink()
-    refused = flyball(run.folder, "gc", "--yes")
-    assert refused.exit_code == 1
-    assert "The events 1 to 3 were deleted for good" in refused.stderr
+    refused(flyball(run.folder, "gc", "--yes"), 1, "The events 1 to 3 were deleted for good")
 
 
 def test_gc_refuses_where_a_needed_model_is_damaged(run):
     run.store.path(run.model).write_bytes(b"damaged")
     write_journal(run.folder / "journal.sqlite", run.events.events)
-    result = flyball(run.folder, "gc", "--yes")
-    assert result.exit_code == 1
-    assert run.model in result.stderr
+    refused(flyball(run.folder, "gc", "--yes"), 1, run.model)
     assert run.store.has(run.garbage)
 
 

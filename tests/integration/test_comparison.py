@@ -5,10 +5,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import invoke, refused, succeeded
 from replayed import replay
 
-from app.cli.group import main
 from app.comparison.run import RunFigures, StudyTask, run_task
 from app.config import GAMES, EvaluationSettings, RunFolder, RunSettings, SelfplaySettings
 from app.events import DaemonFact, DaemonStarted, NodeLost, NodeQuarantined, QualityDegraded, RunConfigured, encode
@@ -103,14 +102,11 @@ def test_dead_worker_is_lost_and_the_others_go_on(tmp_path):
 def test_command_compares_continues_and_reports(tmp_path):
     words = ["--run", str(tmp_path / "run"), "compare", "--configs", KEY, "--minutes", "0.05", "--games", "4"]
     words += ["--set", f"games.{KEY}.rows_per_training=512", "--output", str(tmp_path / "study"), "--json"]
-    first = CliRunner().invoke(main, words, catch_exceptions=False)
-    assert first.exit_code == 0, first.output
+    first = succeeded(invoke(*words, catch_exceptions=False))
     result = json.loads(first.stdout)
     assert [arm["arm"] for arm in result["arms"]] == ["all", "none"]
     assert set(result["strengths"][KEY]) >= {"random", *(run["configs"][KEY]["champion"] for run in result["runs"])}
-    again = CliRunner().invoke(main, words, catch_exceptions=False)
+    again = invoke(*words, catch_exceptions=False)
     assert json.loads(again.stdout) == result
     assert again.stderr == ""
-    refused = CliRunner().invoke(main, [*words, "--trouble", "slow-worker"])
-    assert refused.exit_code == 2
-    assert "other troubles" in refused.stderr
+    refused(invoke(*words, "--trouble", "slow-worker"), 2, "other troubles")

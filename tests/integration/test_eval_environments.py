@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from commands import Flyball, invoke, refused
+from commands import Flyball, invoke, refused, succeeded
 from policy_files import policy_bytes
 
 from app.gym.evaluation import evaluate_episodes, open_environments
@@ -64,8 +64,7 @@ def test_the_summary_has_these_fields(flyball: Flyball) -> None:
 def test_the_same_arguments_write_the_same_bytes(flyball: Flyball, weak: Path, tmp_path: Path) -> None:
     def written(seed: int, trajectory: Path) -> tuple[bytes, bytes]:
         words = ("--env", "CartPole-v1", "--model", weak, "--num-envs", 3, "--episodes", 10, "--action-codec", "sample")
-        done = flyball(*words, "--seed", seed, "--dump-trajectory", trajectory)
-        assert done.exit_code == 0, done.stderr
+        done = succeeded(flyball(*words, "--seed", seed, "--dump-trajectory", trajectory))
         return done.stdout_bytes, trajectory.read_bytes()
 
     first = written(1, tmp_path / "first.jsonl")
@@ -195,8 +194,7 @@ def test_a_gpu_plays_as_a_cpu_does(flyball: Flyball) -> None:
 @pytest.mark.parametrize("words", [("--env", "CartPole-v1", "--model", CARTPOLE), ("--config", "tic_tac_toe_2p")])
 def test_a_missing_device_is_skipped_not_failed(flyball: Flyball, words, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    done = flyball(*words, "--device", "cuda")
-    assert done.exit_code == 0
+    done = succeeded(flyball(*words, "--device", "cuda"))
     assert list(json.loads(done.stdout)) == ["skipped"]
 
 
@@ -236,10 +234,8 @@ def test_other_packages_bring_policies_as_entry_points(
     points = "[flyball.policies]\nbalancer = balancing:Balancer\nbroken = balancing:Absent\n"
     (info / "entry_points.txt").write_text(points, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    done = flyball("--env", "CartPole-v1", "--policy", "balancer", "--model", 1.0, "--episodes", 5)
-    assert done.exit_code == 0, done.stderr
+    done = succeeded(flyball("--env", "CartPole-v1", "--policy", "balancer", "--model", 1.0, "--episodes", 5))
     told = json.loads(done.stdout)
     assert told["mean_return"] > 150
     assert (told["policy"], told["action_codec"], told["model"]) == ("balancer", "raw", None)
-    broken = flyball("--env", "CartPole-v1", "--policy", "broken")
-    assert (broken.exit_code, "balancing:Absent" in broken.stderr) == (2, True)
+    refused(flyball("--env", "CartPole-v1", "--policy", "broken"), 2, "balancing:Absent")

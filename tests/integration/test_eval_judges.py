@@ -4,26 +4,20 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import invoke, succeeded
 
 import flyball
-from app.cli.group import main
 from app.config import GAMES
 from app.core import BadUsage, ConfigKey
 
 
-def run(*arguments: str):
-    return CliRunner().invoke(main, list(arguments))
-
-
 def test_judges_are_opponents_and_the_model_itself() -> None:
     asked = ("eval", "--config", "tic_tac_toe_2p", "--games", "20")
-    result = run(*asked, "--model", "mcts:50", "--against", "solver,random")
-    assert result.exit_code == 0, result.output
+    result = succeeded(invoke(*asked, "--model", "mcts:50", "--against", "solver,random"))
     solver, random = json.loads(result.stdout)["results"]
     assert (solver["opponent"], random["opponent"]) == ("solver", "random")
     assert solver["wins"] <= random["wins"]
-    assert run(*asked, "--model", "solver", "--against", "mcts:50").exit_code == 0
+    assert invoke(*asked, "--model", "solver", "--against", "mcts:50").exit_code == 0
 
 
 def test_evaluations_by_an_operator_have_no_deadline() -> None:
@@ -34,8 +28,7 @@ def test_evaluations_by_an_operator_have_no_deadline() -> None:
 
 
 def test_optimal_writes_shares_with_intervals() -> None:
-    result = run("eval", "--config", "tic_tac_toe_2p", "--model", "random", "--optimal", "200")
-    assert result.exit_code == 0, result.output
+    result = succeeded(invoke("eval", "--config", "tic_tac_toe_2p", "--model", "random", "--optimal", "200"))
     written = json.loads(result.stdout)
     assert written["temperature"] == 0
     assert written["optimal"]["all"]["n"] == 200
@@ -48,8 +41,7 @@ def test_exploitability_of_the_random_bot_is_published(tmp_path: Path) -> None:
     """The exploitability of uniform play in Kuhn poker is published."""
     (tmp_path / "flyball.toml").write_text('configs = ["kuhn_2p"]\n[games.kuhn_2p]\ngame = "kuhn_poker"\nplayers = 2\n')
     asked = ("--run", str(tmp_path), "eval", "--config", "kuhn_2p", "--model", "random", "--exploitability", "--json")
-    result = run(*asked, "--temperature", "1")
-    assert result.exit_code == 0, result.output
+    result = succeeded(invoke(*asked, "--temperature", "1"))
     written = json.loads(result.stdout)
     assert written["exploitability"] == pytest.approx(0.458333, abs=1e-6)
     assert written["nash_conv"] == pytest.approx(0.916667, abs=1e-6)
@@ -69,13 +61,13 @@ def test_exploitability_of_the_random_bot_is_published(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_judged_is_refused(arguments: tuple[str, ...], said: str) -> None:
-    result = run("eval", "--model", "random", "--config", *arguments)
+    result = invoke("eval", "--model", "random", "--config", *arguments)
     assert result.exit_code != 0
     assert said in result.output
 
 
 def test_judges_make_no_experience(tmp_path) -> None:
-    result = run(
+    result = invoke(
         "experience", "export", str(tmp_path / "f"), "--game", "tic_tac_toe_2p", "--hands", "2", "--model", "solver"
     )
     assert result.exit_code != 0

@@ -5,15 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from commands import refused
-from recorded_run import Recording, write_journal
+from click.testing import Result
+from commands import invoke, refused, succeeded
+from recorded_run import write_league
 from selfplay_rig import put_model
 
-from app.cli.group import main
 from app.config import GAMES, RunSettings
-from app.core import Elo
-from app.events import CheckpointAdded, RunConfigured
 
 KEY = "hearts_4p"
 Flyball = Callable[..., Result]
@@ -22,13 +19,12 @@ Flyball = Callable[..., Result]
 @pytest.fixture
 def flyball(tmp_path: Path) -> Flyball:
     words = ("--run", str(tmp_path), "eval", "--paired")
-    return lambda *more, key=KEY: CliRunner().invoke(main, [*words, "--config", key, *map(str, more)])
+    return lambda *more, key=KEY: invoke(*words, "--config", key, *more)
 
 
 def test_checkpoint_is_compared_with_each_opponent_in_its_seat(flyball: Flyball, tmp_path: Path) -> None:
     model = put_model(tmp_path / "store", GAMES[KEY])
-    done = flyball("--model", model[:8], "--against", "normal,easy", "--games", 200, "--temperature", 0)
-    assert done.exit_code == 0, done.stderr
+    done = succeeded(flyball("--model", model[:8], "--against", "normal,easy", "--games", 200, "--temperature", 0))
     assert len(done.stdout.splitlines()) == 1
     told = json.loads(done.stdout)
     assert (told["config"], told["policy"], told["temperature"]) == (KEY, model, 0)
@@ -73,12 +69,9 @@ def test_checkpoints_are_opponents_and_references_too(flyball: Flyball, tmp_path
 
 def test_strategies_choose_opponents_here_too(flyball: Flyball, tmp_path: Path) -> None:
     members = [put_model(tmp_path / "store", GAMES[KEY], seed=seed) for seed in range(2)]
-    run = Recording([])
-    root = run.add(RunConfigured(run_id="1", settings=RunSettings(configs=(GAMES[KEY],)).model_dump(mode="json")))
-    for step, model in enumerate(members):
-        entry = {"model": model, "parent": None, "step": step, "elo": Elo(10.0 * step), "elo_stderr": 9.0, "games": 9}
-        run.add(CheckpointAdded(**entry, roles=("recent",)), root, KEY)
-    write_journal(tmp_path / "journal.sqlite", run.events)
+    settings = RunSettings(configs=(GAMES[KEY],))
+    ratings = [*zip(members, (0.0, 10.0), strict=True)]
+    write_league(tmp_path / "journal.sqlite", ratings, key=KEY, settings=settings)
     done = flyball("--model", "easy", "--against", "top_k:3,easy", "--games", 8)
     assert "has 2 of these, not 3" in done.stderr
     assert [found["opponent_player"] for found in json.loads(done.stdout)["results"]] == [*members[::-1], "easy"]
@@ -109,5 +102,4 @@ def test_paired_games_are_those_of_hearts(flyball: Flyball) -> None:
     ],
 )
 def test_options_that_do_not_go_together_are_refused(words) -> None:
-    done = CliRunner().invoke(main, ["eval", *words])
-    assert (done.exit_code, "goes with" in done.stderr) == (2, True)
+    refused(invoke("eval", *words), 2, "goes with")

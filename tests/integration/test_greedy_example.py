@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from commands import invoke
 from own_training import EXAMPLES
 from selfplay_rig import ignore, put_model, selfplay_spec
 
-from app.cli.group import main
 from app.config import GameConfig
 from app.config.loading import load
 from app.core import ConfigKey
@@ -42,7 +42,7 @@ def config(folder: Path) -> GameConfig:
 
 @pytest.fixture
 def flyball(folder: Path) -> Flyball:
-    return lambda *words: CliRunner().invoke(main, ["--run", str(folder), *map(str, words)])
+    return lambda *words: invoke(*words, run=folder)
 
 
 def test_example_is_sound_and_its_settings_are_playable(folder: Path, config: GameConfig) -> None:

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from commands import invoke, refused
 
 from app.api.evaluation import evaluate
-from app.cli.group import main
 from app.config import GAMES, LanguageSettings
 from app.language import jobs
 from app.language.adapters import export_adapter
@@ -58,7 +58,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def flyball(home: Path, tmp_path: Path) -> Flyball:
     def run(*words: str, settings: str = "flyball.toml") -> Result:
         place = ("--run", str(tmp_path / "run"), "--config-file", str(home / settings))
-        return CliRunner().invoke(main, [*place, *words])
+        return invoke(*place, *words)
 
     return run
 
@@ -97,8 +97,7 @@ def test_power_pins_the_seat_and_power_adapters_the_others(flyball: Flyball, hom
     assert [*found["powers"]] == ["CORAL"]
     assert [one["agent"] for one in found["agents"]] == [found["model"], "base_model", "chaos"]
     assert {one["seats"] for one in found["agents"]} == {2}
-    twice = flyball(*hero(home, *words, "--power-adapters", "CORAL=random"))
-    assert (twice.exit_code, "hero's power" in twice.stderr) == (2, True)
+    refused(flyball(*hero(home, *words, "--power-adapters", "CORAL=random")), 2, "hero's power")
     unknown = flyball(*hero(home, "--mixed", "self", "--power", "FRANCE"))
     assert "They are AMBER, BASALT, CORAL" in unknown.stderr
 
@@ -133,12 +132,11 @@ def test_python_api_finds_the_game_of_a_text_training(home: Path, tmp_path: Path
 )
 def test_options_that_do_not_fit_are_refused(home: Path, words: str, said: str) -> None:
     given = words.replace("FILE", str(home / "flyball.toml")).replace("K ", f"{KEY} ")
-    done = CliRunner().invoke(main, ["eval", *given.split()])
-    assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+    refused(invoke("eval", *given.split()), 2, said)
 
 
 def test_mixed_opponents_are_for_language_models() -> None:
-    done = CliRunner().invoke(main, ["eval", "--config", "hearts_4p", "--mixed", "self"])
+    done = invoke("eval", "--config", "hearts_4p", "--mixed", "self")
     assert "for language models" in done.stderr
 
 

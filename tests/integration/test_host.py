@@ -5,6 +5,8 @@ import socket
 from typing import Any
 
 import pytest
+from builders import training_of
+from bus_rig import until
 from driving import rated, trained
 from host_stage import MODEL, OTHER_KEY, REQUEST, RESULT, WORKER, ScriptedEngine, Stage, WatchedBus
 from structlog.testing import capture_logs
@@ -181,16 +183,13 @@ async def test_sign_of_life_counts_jobs_that_run_or_come_next(stage):
 
 async def test_a_job_whose_result_came_from_elsewhere_is_cancelled(stage):
     await stage.publish(REQUEST, "request")
-    engine, stop = ScriptedEngine(RESULT), asyncio.Event()
+    engine = ScriptedEngine(RESULT)
     engine.release.clear()
-    async with asyncio.TaskGroup() as group, asyncio.timeout(200):
-        group.create_task(stage.host("selfplay_worker", MemoryStateStore(), engine).run(stop))
-        while not engine.calls:
-            await asyncio.sleep(0.01)
+    async with stage.running(stage.host("selfplay_worker", MemoryStateStore(), engine)):
+        await until(lambda: engine.calls)
         await stage.publish(SelfplayFailed(request_id="request", worker=WORKER, error="elsewhere"), "other")
         await asyncio.sleep(0.1)
         engine.release.set()
-        stop.set()
     assert len(stage.of(SelfplayFailed)) == 1
     assert not stage.of(SelfplayComplete)
 
@@ -240,13 +239,10 @@ async def test_without_a_broker_it_stops_all_the_same(when):
     stage.bus = DeafBus(stage.journal, stage.clock, producer="broker@laptop")
     await stage.configure()
     shard = ShardRef(worker="selfplay_worker@laptop", key="b" * 64, rows=9, games=1, model=MODEL, seed=1)
-    request = TrainingRequested(base_model=MODEL, shards=(shard,), step=0, seed=1, learning_rate=0.1, epochs=1)
-    await stage.publish(request, "request")
-    engine, stop = TalkativeEngine(), asyncio.Event()
-    async with asyncio.timeout(200):
-        running = asyncio.gather(stage.host("training", MemoryStateStore(), engine).run(stop))
-        while not engine.calls:
-            await asyncio.sleep(0.01)
+    await stage.publish(training_of(shard, model=MODEL), "request")
+    engine = TalkativeEngine()
+    async with stage.running(stage.host("training", MemoryStateStore(), engine)) as stop:
+        await until(lambda: engine.calls)
         stage.bus.gone = True
         if when == "before":
             engine.talk.set()
@@ -254,7 +250,6 @@ async def test_without_a_broker_it_stops_all_the_same(when):
         stop.set()
         await asyncio.sleep(0.05)
         engine.talk.set()
-        await running
     assert not stage.of(DaemonStopped)
     await stage.bus.close()
 
@@ -276,13 +271,10 @@ async def test_unpublished_conclusions_are_published_at_the_next_start():
     stage = Stage()
     stage.bus = DeafBus(stage.journal, stage.clock, producer="broker@laptop")
     await stage.configure()
-    states, stop = MemoryStateStore(), asyncio.Event()
+    states = MemoryStateStore()
     stage.bus.gone = True
-    async with asyncio.timeout(200):
-        running = asyncio.gather(stage.host("training_trigger", states).run(stop))
+    async with stage.running(stage.host("training_trigger", states)):
         await asyncio.sleep(0.2)
-        stop.set()
-        await running
     assert not stage.of(TrainingRequested)
     assert states.load()[0] == 0, "nothing is saved before it is published"
     stage.bus.gone = False
@@ -293,16 +285,13 @@ async def test_unpublished_conclusions_are_published_at_the_next_start():
 async def test_draining_starts_no_further_job(stage):
     await stage.publish(REQUEST, "first")
     await stage.publish(REQUEST, "second", OTHER_KEY)
-    engine, stop = ScriptedEngine(RESULT), asyncio.Event()
+    engine = ScriptedEngine(RESULT)
     engine.release.clear()
-    async with asyncio.timeout(200):
-        running = asyncio.gather(stage.host("selfplay_worker", MemoryStateStore(), engine).run(stop))
-        while not engine.calls:
-            await asyncio.sleep(0.01)
+    async with stage.running(stage.host("selfplay_worker", MemoryStateStore(), engine)) as stop:
+        await until(lambda: engine.calls)
         stop.set()
         await asyncio.sleep(0.05)
         engine.release.set()
-        await running
     assert engine.calls == 1
     assert len(stage.of(SelfplayComplete)) == 1
 
@@ -321,17 +310,14 @@ async def test_watchdog_is_notified_while_the_broker_is_away(stage, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(path))
         systemd.setblocking(False)
-        stage.bus, stop = DeafBus(stage.journal, stage.clock, producer="broker@laptop"), asyncio.Event()
+        stage.bus = DeafBus(stage.journal, stage.clock, producer="broker@laptop")
         host = stage.host("training_trigger", MemoryStateStore(), notifier=Notifier(str(path)))
-        async with asyncio.timeout(200):
-            running = asyncio.gather(host.run(stop))
+        async with stage.running(host):
             heard = await _hear(systemd, b"READY=1")
             stage.bus.gone = True
             for _ in range(5):
                 heard += await _hear(systemd, b"WATCHDOG=1")
-            stop.set()
-            await running
-            heard += await _hear(systemd, b"STOPPING=1")
+        heard += await _hear(systemd, b"STOPPING=1")
     assert heard.index(b"READY=1") < heard.index(b"STOPPING=1")
     drain_usec = int(heard.partition(b"STOPPING=1\nEXTEND_TIMEOUT_USEC=")[2].split()[0])
     assert drain_usec > 200_000  # more than the stage's time to drain
@@ -346,8 +332,7 @@ async def _hear(systemd: socket.socket, state: bytes) -> bytes:
 
 async def test_host_job_with_impossible_progress_is_a_failure(stage):
     """Report losses beyond all bounds, which must not stop the training daemon."""
-    request = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=0.1, epochs=1)
-    await stage.publish(request, "request")
+    await stage.publish(training_of(model=None), "request")
     engine = TalkativeEngine(value_loss=1e30)
     engine.talk.set()
     (failed,) = await stage.until(TrainingFailed, stage.host("training", MemoryStateStore(), engine))

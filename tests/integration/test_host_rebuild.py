@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from bus_rig import until
 from driving import trained
 from host_stage import KEY, REQUEST, RESULT, WORKER, ScriptedEngine, Stage, WatchedBus, rows_of
 
@@ -45,10 +46,9 @@ def of_another_version(states: MemoryStateStore) -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["of another version", "lost"])
-async def test_a_rebuild_comes_to_the_same_and_decides_nothing(lost, capsys):
+async def test_a_rebuild_comes_to_the_same_and_decides_nothing(stage, lost, capsys):
     """Guarantee (ADR-001): state is a fold over the journal."""
-    stage, states = Stage(), MemoryStateStore()
-    await stage.configure()
+    states = MemoryStateStore()
     await stage.until(DaemonReady, stage.host("training_trigger", states))
     cursor, rows = states.load()[0], rows_of(states)
     known = {event.id for event in history(stage.journal)}
@@ -159,11 +159,7 @@ async def test_a_killed_rebuild_goes_on_where_it_was(stage, capsys):
     cursor, rows = states.load()[0], rows_of(states)
     of_another_version(states)
     stage.bus = SlowBus(stage.journal, stage.clock)
-    async with asyncio.TaskGroup() as group, asyncio.timeout(200):
-        killed = group.create_task(stage.host("training_trigger", states).run(asyncio.Event()))
-        while not progress(states):
-            await asyncio.sleep(0.01)
-        killed.cancel()
+    await kill_at(stage.host("training_trigger", states), lambda: progress(states))
     position = progress(states)
     assert len(stage.of(DaemonReady)) == 1, "it was killed too late"
     assert position < cursor
@@ -230,9 +226,8 @@ async def degrade(stage: Stage, *shards: str) -> list[int]:
     return list(range(first, first + len(shards)))
 
 
-async def test_host_failed_event_becomes_a_dead_letter_and_it_goes_on(capsys):
-    stage, states = Stage(), MemoryStateStore()
-    await stage.configure()
+async def test_host_failed_event_becomes_a_dead_letter_and_it_goes_on(stage, capsys):
+    states = MemoryStateStore()
     first, poison, last = await degrade(stage, "a", "0", "b")
     await stage.beats(stage.host(PICKY, states))
     assert positions_in(states) == {"Picky": (first, last), "Easy": (first, poison, last)}
@@ -245,9 +240,8 @@ async def test_host_failed_event_becomes_a_dead_letter_and_it_goes_on(capsys):
 
 
 @pytest.mark.parametrize("states", [None, MemoryStateStore()], ids=["state lost", "state kept"])
-async def test_host_voided_event_is_left_out_by_every_reducer(states):
-    stage, saved = Stage(), MemoryStateStore()
-    await stage.configure()
+async def test_host_voided_event_is_left_out_by_every_reducer(stage, states):
+    saved = MemoryStateStore()
     first, poison, last = await degrade(stage, "a", "0", "b")
     await stage.beats(stage.host(PICKY, saved))
     await stage.publish(EventVoided(position=poison, reason="nonsense"), "void", None)
@@ -259,26 +253,20 @@ async def test_host_voided_event_is_left_out_by_every_reducer(states):
     assert positions_in(after) == {"Picky": (first, last), "Easy": (first, last)}
 
 
-async def test_host_event_voided_while_it_runs_is_left_out_at_once():
-    stage, states, stop = Stage(), MemoryStateStore(), asyncio.Event()
-    await stage.configure()
+async def test_host_event_voided_while_it_runs_is_left_out_at_once(stage):
+    states = MemoryStateStore()
     first, poison, last = await degrade(stage, "a", "0", "b")
-    async with asyncio.TaskGroup() as group, asyncio.timeout(200):
-        group.create_task(stage.host(PICKY, states).run(stop))
-        while "Easy" not in positions_in(states):
-            await asyncio.sleep(0.01)
+    async with stage.running(stage.host(PICKY, states)):
+        await until(lambda: "Easy" in positions_in(states))
         await stage.publish(EventVoided(position=poison, reason="nonsense"), "void", None)
         (latest,) = await degrade(stage, "c")
-        while positions_in(states).get("Easy") != (first, last, latest):
-            await asyncio.sleep(0.01)
-        stop.set()
+        await until(lambda: positions_in(states).get("Easy") == (first, last, latest))
     assert positions_in(states)["Picky"] == (first, last, latest)
 
 
-async def test_host_void_publishes_nothing_about_the_past():
+async def test_host_void_publishes_nothing_about_the_past(stage):
     """Recorded history stays: the trigger does not repeat its requests."""
-    stage, states = Stage(), MemoryStateStore()
-    await stage.configure()
+    states = MemoryStateStore()
     await stage.until(TrainingRequested, stage.host("training_trigger", states), count=2)
     asked = list(history(stage.journal, types={TrainingRequested}))
     done = TrainingCompleted(request_id=asked[0].id, model="a" * 64, parent=None, step=0, rows=1, metrics=None)
@@ -298,10 +286,9 @@ class BlockedBus(MemoryBus):
         await asyncio.Event().wait()
 
 
-async def test_host_killed_while_it_buries_folds_nothing_twice():
+async def test_host_killed_while_it_buries_folds_nothing_twice(stage):
     """Kill the host while it keeps a dead letter. Each sign of life comes with a save."""
-    stage, states = Stage(), MemoryStateStore()
-    await stage.configure()
+    states = MemoryStateStore()
     await stage.until(DaemonReady, stage.host(PICKY, states))
     stage.bus = BlockedBus(stage.journal, stage.clock, producer="broker@laptop")
     (poison,) = await degrade(stage, "0")
@@ -315,8 +302,7 @@ async def kill_at(host: Host, due: Callable[[], Any]) -> None:
     """Run a host, and kill it once a condition holds."""
     async with asyncio.TaskGroup() as group, asyncio.timeout(200):
         running = group.create_task(host.run(asyncio.Event()))
-        while not due():
-            await asyncio.sleep(0.01)
+        await until(due)
         running.cancel()
 
 
@@ -329,20 +315,17 @@ class SlowableBus(SlowBus):
         return (super() if self.slow else super(SlowBus, self)).subscribe(*arguments, **named)
 
 
-async def test_host_killed_after_a_void_keeps_rows_with_their_cursor():
+async def test_host_killed_after_a_void_keeps_rows_with_their_cursor(stage):
     """Kill the host during the rebuild after a void."""
-    stage, states = Stage(), MemoryStateStore()
-    await stage.configure()
+    states = MemoryStateStore()
     stage.bus = bus = SlowableBus(stage.journal, stage.clock, producer="broker@laptop")
     positions: tuple[int, ...] = ()
 
     async def void() -> None:
         nonlocal positions
-        while not stage.of(DaemonReady):
-            await asyncio.sleep(0.01)
+        await until(lambda: stage.of(DaemonReady))
         positions = tuple(await degrade(stage, *"abcdef"))
-        while positions_in(states).get("Easy") != positions:
-            await asyncio.sleep(0.01)
+        await until(lambda: positions_in(states).get("Easy") == positions)
         bus.slow = True
         await stage.publish(EventVoided(position=positions[0], reason="nonsense"), "void", None)
 
@@ -396,7 +379,7 @@ REBUILD_OF_VOID = 4
 
 
 async def test_host_second_void_while_catching_up_loses_no_decision():
-    stage, stop = Stage(), asyncio.Event()
+    stage = Stage()
     await stage.configure()
     stage.bus = bus = TurningBus(stage.journal, stage.clock, producer="broker@laptop")
     first, second = await degrade(stage, "a", "b")
@@ -406,19 +389,15 @@ async def test_host_second_void_while_catching_up_loses_no_decision():
         await stage.publish(EventVoided(position=second, reason="nonsense"), "second void", None)
 
     bus.turns[REBUILD_OF_VOID] = more
-    async with asyncio.TaskGroup() as group, asyncio.timeout(200):
-        group.create_task(stage.host(ECHO, MemoryStateStore()).run(stop))
-        while not stage.of(DaemonReady):
-            await asyncio.sleep(0.01)
+    async with stage.running(stage.host(ECHO, MemoryStateStore())):
+        await until(lambda: stage.of(DaemonReady))
         await stage.publish(EventVoided(position=first, reason="nonsense"), "first void", None)
-        while len(stage.of(DaemonReady)) < 2:
-            await asyncio.sleep(0.01)
-        stop.set()
+        await until(lambda: len(stage.of(DaemonReady)) >= 2)
     assert [data.reason for data in stage.of(TrainingUnblocked)] == ["a", "b", "c"]
 
 
 async def test_host_job_that_ends_while_state_is_rebuilt_is_published():
-    stage, stop, engine = Stage(), asyncio.Event(), ScriptedEngine(RESULT)
+    stage, engine = Stage(), ScriptedEngine(RESULT)
     await stage.configure()
     stage.bus = bus = TurningBus(stage.journal, stage.clock, producer="broker@laptop")
     (done,) = await degrade(stage, "a")
@@ -430,12 +409,8 @@ async def test_host_job_that_ends_while_state_is_rebuilt_is_published():
         await asyncio.sleep(0.1)
 
     bus.turns[REBUILD_OF_VOID] = end_job
-    async with asyncio.TaskGroup() as group, asyncio.timeout(200):
-        group.create_task(stage.host("selfplay_worker", MemoryStateStore(), engine).run(stop))
-        while not engine.calls:
-            await asyncio.sleep(0.01)
+    async with stage.running(stage.host("selfplay_worker", MemoryStateStore(), engine)):
+        await until(lambda: engine.calls)
         await stage.publish(EventVoided(position=done, reason="nonsense"), "void", None)
-        while len(stage.of(DaemonReady)) < 2:
-            await asyncio.sleep(0.01)
-        stop.set()
+        await until(lambda: len(stage.of(DaemonReady)) >= 2)
     assert len(stage.of(SelfplayComplete)) == 1

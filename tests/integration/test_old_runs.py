@@ -6,11 +6,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from commands import invoke, refused, succeeded
 from old_runs import FOLDER, facts_of, unpack
 from running_loop import RunningLoop, running_loop
 
-from app.cli.group import main
 from app.events import DaemonFailed, DaemonReady, TrainingRequested
 from app.journal import SqliteJournal
 
@@ -21,7 +21,7 @@ WITH_FACTS = sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
 def flyball(run: Path, *words: str) -> Result:
-    return CliRunner().invoke(main, ["--run", str(run), *words], prog_name="flyball")
+    return invoke(*words, run=run)
 
 
 def test_old_journal_is_migrated_read_and_replayed(tmp_path: Path) -> None:
@@ -29,10 +29,7 @@ def test_old_journal_is_migrated_read_and_replayed(tmp_path: Path) -> None:
     with closing(sqlite3.connect(run / "journal.sqlite")) as db:
         before = db.execute("SELECT first, head, bodies FROM frames").fetchall()
         marks = db.execute("SELECT producer, epoch, next, used FROM marks").fetchall()
-    refused = flyball(run, "journal", "verify")
-    assert refused.exit_code == 2
-    assert "format 0" in refused.stderr
-    assert "journal migrate" in refused.stderr
+    refused(flyball(run, "journal", "verify"), 2, "format 0", "journal migrate")
     assert flyball(run, "journal", "migrate").exit_code == 0
     assert flyball(run, "journal", "verify").exit_code == 0
     with closing(sqlite3.connect(run / "journal.sqlite")) as db:
@@ -69,8 +66,7 @@ def test_old_run_shows_the_facts_that_its_version_showed(tmp_path: Path, name: s
     run = unpack(name, tmp_path)
     expected = json.loads((FOLDER / f"{name}.json").read_text())
     assert facts_of(lambda *words: flyball(run, *words).stdout) == expected
-    verified = flyball(run, "store", "verify")
-    assert verified.exit_code == 0, verified.stderr
+    succeeded(flyball(run, "store", "verify"))
 
 
 @pytest.mark.timeout(400)

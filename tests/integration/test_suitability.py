@@ -4,11 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import invoke
 from recorded_run import Recording, write_journal
 from tabular_backend import NAME
 
-from app.cli.group import main
 from app.cli.up import _check_journal
 from app.config import GAMES, PROFILES, BadSettings, NetworkSettings, RunSettings
 from app.events import RunConfigured
@@ -74,7 +73,7 @@ def test_up_with_another_network_than_the_journal_is_refused(tmp_path: Path) -> 
     run = Recording([])
     run.add(RunConfigured(run_id="1", settings=changed(network=NetworkSettings(kind="tower")).model_dump(mode="json")))
     write_journal(tmp_path / "journal.sqlite", run.events)
-    error = CliRunner().invoke(main, ["--run", str(tmp_path), "up", "--config", KEY])
+    error = invoke("up", "--config", KEY, run=tmp_path)
     assert error.exit_code == 2
     assert "begun with network = tower (blocks = 4, channels = 32, squeeze_excite = False)" in error.stderr
 
@@ -173,7 +172,7 @@ def test_config_check_imports_a_trainer(tmp_path: Path) -> None:
     """A start only looks for the module, and does not import it."""
     (tmp_path / "flyball.toml").write_text(f'configs = ["{KEY}"]\n[games.{KEY}]\ntrainer = "broken_trainer:train"\n')
     (tmp_path / "broken_trainer.py").write_text("print('importing')\nraise OSError('no licence')\n")
-    done = CliRunner().invoke(main, ["--run", str(tmp_path), "config", "check"])
+    done = invoke("config", "check", run=tmp_path)
     assert done.exit_code != 0
     assert "OSError: no licence" in " ".join(done.stderr.split())
     check_trainers(changed(trainer="broken_trainer:train"), tmp_path)

@@ -9,7 +9,7 @@ from shutil import copytree
 
 import pytest
 import torch
-from language_models import random_adapter, small_base, turns
+from language_models import random_adapter, requests, small_base, turns
 from safetensors.torch import load, save
 from vllm_server import VllmServer, shared_vllm
 
@@ -61,10 +61,6 @@ def raw() -> Iterator[TextServer]:
 def generator_of(server: VllmServer, patience: float = 900.0) -> ServedGenerator:
     servers = TextServers(addresses=(server.address,), folder=str(server.adapters))
     return ServedGenerator(small_base(STORE), servers, "base", patience)
-
-
-def requests(*names: str | None, count: int) -> list[PromptRequest]:
-    return [PromptRequest(turn.prompt, names[k % len(names)], turn.answers, k) for k, turn in enumerate(turns(count))]
 
 
 def same(generator: ServedGenerator, local: PeftGenerator, asked: list[PromptRequest]) -> None:

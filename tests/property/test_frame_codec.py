@@ -52,16 +52,6 @@ def test_any_flipped_byte_of_a_frame_is_refused(rows, data):
 
 
 @given(rows=events, data=st.data())
-def test_any_flipped_byte_of_a_record_is_refused(rows, data):
-    """Guarantee (ADR-004): every record is checksummed."""
-    raw = bytearray(seal(Frame.parse(build(rows)), first=5, recorded_us=9, source="s").raw)
-    at = data.draw(st.integers(0, len(raw) - 1))
-    raw[at] ^= data.draw(st.integers(1, 255))
-    with pytest.raises(DamagedRecord, match="position 5"):
-        Record.open(bytes(raw), expected=5)
-
-
-@given(rows=events, data=st.data())
 def test_a_cut_or_grown_record_is_refused(rows, data):
     """Guarantee (ADR-004): every record is checksummed."""
     raw = seal(Frame.parse(build(rows)), first=5, recorded_us=9, source="s").raw
@@ -84,9 +74,10 @@ def test_junk_is_no_frame(junk):
         Frame.parse(junk)
 
 
-@given(rows=events)
-def test_every_byte_of_one_record_counts(rows):
-    raw = seal(Frame.parse(build(rows[:3])), first=1, recorded_us=2, source="s").raw
+@given(rows=events, flipped=st.integers(1, 255))
+def test_every_byte_of_a_record_counts(rows, flipped):
+    """Guarantee (ADR-004): every record is checksummed."""
+    raw = seal(Frame.parse(build(rows[:3])), first=5, recorded_us=9, source="s").raw
     for at in range(len(raw)):
-        with pytest.raises(DamagedRecord):
-            Record.open(raw[:at] + bytes([raw[at] ^ 0x10]) + raw[at + 1 :])
+        with pytest.raises(DamagedRecord, match="position 5"):
+            Record.open(raw[:at] + bytes([raw[at] ^ flipped]) + raw[at + 1 :], expected=5)

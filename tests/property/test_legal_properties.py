@@ -4,11 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from shard_rows import rows_of
 
-from app.core import ConfigKey
 from app.core.legal import LegalActions, are_legal, compact, join, legal_counts
-from app.store import MemoryStore, Shard, get_shard, put_shard
-from app.store.shard import ShardMeta
+from app.store import MemoryStore, get_shard, put_shard
 
 SEEDS = st.integers(0, 2**32 - 1)
 FEW = st.tuples(st.integers(0, 6), st.integers(1, 12))
@@ -75,43 +74,9 @@ def test_an_action_is_legal_as_under_the_mask(rows: int, actions: int, seed: int
 @given(st.sampled_from([1023, 1024, 13_689, 70_000]), st.integers(1, 20), SEEDS)
 def test_a_stored_shard_has_the_same_legal_actions(actions: int, rows: int, seed: int) -> None:
     store, mask = MemoryStore(), masks_of(seed, rows, actions)
-    keys = {put_shard(store, shard_of(legal)) for legal in (mask, compact(mask))}
+    action = mask.argmax(axis=1).astype(np.int32)
+    keys = {put_shard(store, rows_of(mask=legal, action=action)) for legal in (mask, compact(mask))}
     assert len(keys) == 1
     restored = get_shard(store, keys.pop())
     assert isinstance(restored.mask, LegalActions) == (actions >= 1024)
     np.testing.assert_array_equal(np.asarray(restored.mask), mask)
-
-
-def shard_of(mask: np.ndarray | LegalActions) -> Shard:
-    """Return a shard of one game that plays the first legal action."""
-    rows = len(mask)
-    zeros = np.zeros(rows, dtype=np.float32)
-    return Shard(
-        obs=np.zeros((rows, 1), dtype=np.uint8),
-        mask=mask,
-        action=np.asarray(mask).argmax(axis=1).astype(np.int32),
-        log_prob=zeros,
-        value=zeros,
-        reward=zeros,
-        done=np.arange(rows) == rows - 1,
-        truncated=np.zeros(rows, dtype=np.bool_),
-        bootstrap=zeros,
-        seat=np.zeros(rows, dtype=np.int8),
-        game=np.zeros(rows, dtype=np.int32),
-        step=np.arange(rows, dtype=np.int32),
-        returns=np.zeros((1, 2), dtype=np.float32),
-        history=np.zeros(0, dtype=np.int32),
-        history_offsets=np.zeros(2, dtype=np.int64),
-        meta=META,
-    )
-
-
-META = ShardMeta(
-    config_key=ConfigKey("shogi_2p"),
-    rules_version="r",
-    model="a" * 64,
-    opponents=(),
-    seed=0,
-    worker="w",
-    temperature=1.0,
-)

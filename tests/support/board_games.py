@@ -1,8 +1,10 @@
 """Random board games, played by our own rules and by OpenSpiel's."""
 
+from collections.abc import Callable
+
 import numpy as np
 
-from app.games import FINISHED, Table
+from app.games import FINISHED, GameRecord, Table
 
 SLOT = np.array([0])
 
@@ -35,3 +37,16 @@ def after(table: Table, *moves: int) -> Table:
     for move in moves:
         table.step(SLOT, np.array([move], dtype=np.int32))
     return table
+
+
+def recorded(table: Table, choose: Callable[[np.ndarray], int], seed: int) -> GameRecord:
+    """Play the game in a table's only slot to its end; return its record. ``choose`` gets the legal actions [A]."""
+    rows = []
+    while (seat := table.seats()[0]) != FINISHED:
+        obs, mask = table.observe(SLOT)
+        action = np.int32(choose(mask[0]))
+        rows.append((len(rows), seat, action, obs[0], mask[0]))
+        table.step(SLOT, action[None])
+    step, seats, action, obs, mask = (np.array(column) for column in zip(*rows, strict=True))
+    end = table.history(0), table.returns()[0], bool(table.truncated()[0])
+    return GameRecord(*end, step, seats, action, obs, mask, seed=seed)

@@ -9,13 +9,14 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import zmq
 from prepared import PREPARED
 
 from app.api.runs import is_listening
@@ -147,6 +148,29 @@ def _run_broker(folder: Path, stderr: Path) -> None:
     main(["--run", str(folder), "daemon", "run", "broker"], prog_name="flyball")
 
 
+class RawClient:
+    """A client of the wire protocol that sends anything, with keys if ``prepare`` gives them to its socket."""
+
+    def __init__(self, endpoint: str, prepare: Callable[[zmq.Socket[bytes]], None] = lambda _: None) -> None:
+        self.context = zmq.Context()
+        self.socket = self.context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.RCVTIMEO, 20_000)
+        prepare(self.socket)
+        self.socket.connect(endpoint)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close(linger=0)
+        self.context.term()
+
+    def say(self, *parts: bytes) -> list[bytes]:
+        """Send a message; return the answer."""
+        self.socket.send_multipart(parts)
+        return self.socket.recv_multipart()
+
+
 def hello(producer: str, epochs: Any = (), **changes: Any) -> bytes:
     """Return a client's hello message, for a raw socket."""
     usual = {"greeting": 7, "producer": producer, "epochs": epochs, "life": 1, "place": "a test", "sole": False}
@@ -173,8 +197,30 @@ async def gather(subscription: Subscription, count: int) -> list[Event[Any]]:
     return events
 
 
-def _say(words: str) -> None:
-    sys.stdout.write(words + "\n")
+async def publish_all(bus: ZmqBus, events: Sequence[Envelope[Any]]) -> tuple[float, float, float]:
+    """Publish events in frames of 64, by four tasks at once, and close the bus.
+
+    Returns when they began and ended, and the processor time that they took; all in seconds.
+    """
+    frames = iter([events[i : i + 64] for i in range(0, len(events), 64)])
+    await bus.publish(checked(-1, who="warm"))
+
+    async def send() -> None:
+        for frame in frames:
+            await bus.publish_many(frame)
+
+    began, busy = time.monotonic(), time.process_time()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(4):
+            group.create_task(send())
+    took = began, time.monotonic(), time.process_time() - busy
+    await bus.close()
+    return took
+
+
+def say(*words: object) -> None:
+    """Print words for the program that started this one."""
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
     sys.stdout.flush()
 
 
@@ -183,7 +229,7 @@ def _serve(folder: Path) -> None:
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     journal = SqliteJournal(folder / "journal.db")
     broker = Broker(journal, address(folder), SystemClock())
-    _say("ready")
+    say("ready")
     broker.run(stopped.is_set)
     journal.close()
 
@@ -212,19 +258,19 @@ async def _publish(folder: Path, who: str, count: int) -> None:
         for _ in range(4):
             group.create_task(send())
     await bus.close()
-    _say("done")
+    say("done")
 
 
 async def _follow(folder: Path, count: int) -> None:
     """Read ``count`` events from the start, each once and in order. Fails otherwise."""
     bus = ZmqBus(address(folder), producer="follower")
     async with bus.subscribe(after=0) as subscription:
-        _say("ready")
+        say("ready")
         events = await gather(subscription, count)
     assert [event.sequence for event in events] == list(range(1, count + 1))
     assert len({event.id for event in events}) == count
     await bus.close()
-    _say("complete")
+    say("complete")
 
 
 if __name__ == "__main__":

@@ -25,8 +25,17 @@ def told(result: Result) -> Any:
     return json.loads(result.stdout)
 
 
-def refused(result: Result, code: int, why: str) -> None:
-    """Check that a command exited with a code, and wrote nothing but a reason."""
+def succeeded(result: Result, *said: str) -> Result:
+    """Check that a command exited with 0 and wrote these texts to stderr; return its result."""
+    assert result.exit_code == 0, result.output
+    for text in said:
+        assert text in result.stderr
+    return result
+
+
+def refused(result: Result, code: int, *why: str) -> None:
+    """Check that a command exited with a code, and wrote nothing but an error with these texts."""
     assert (result.exit_code, result.stdout) == (code, ""), result.output
-    assert why in " ".join(result.stderr.split())
+    for text in why:
+        assert text in " ".join(result.stderr.split())
     assert "Traceback" not in result.stderr

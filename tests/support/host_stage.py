@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from app.bus.memory import MemoryBus
@@ -91,24 +93,32 @@ class Stage:
         ports = Ports(self.bus, states, self.clock, engine, notifier or Notifier(""), sink, companion)
         return Host(spec, place, f"boot-{self.boots}", ports, Rhythm(0.05, 0.2))
 
-    async def until(self, payload: type[Any], host: Host, count: int = 1) -> list[Any]:
-        """Run a host until ``count`` events of a type exist. Returns all events of the type."""
+    @asynccontextmanager
+    async def running(self, host: Host) -> AsyncIterator[asyncio.Event]:
+        """Run a host until the context ends. Yields the event that stops it."""
+        stop = asyncio.Event()
+        async with asyncio.timeout(200), asyncio.TaskGroup() as group:
+            group.create_task(host.run(stop))
+            yield stop
+            stop.set()
+
+    async def _while(self, missing: Callable[[], bool], host: Host) -> None:
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group, asyncio.timeout(200):
             running = group.create_task(host.run(stop))
-            while len(self.of(payload)) < count and not running.done():
+            while missing() and not running.done():
                 await asyncio.sleep(0.01)
             stop.set()
+
+    async def until(self, payload: type[Any], host: Host, count: int = 1) -> list[Any]:
+        """Run a host until ``count`` events of a type exist. Returns all events of the type."""
+        await self._while(lambda: len(self.of(payload)) < count, host)
         return self.of(payload)
 
     async def beats(self, host: Host, count: int = 1) -> list[Sign]:
         """Run a host until it has shown ``count`` signs of life. Returns these signs."""
-        before, stop = len(self.signs), asyncio.Event()
-        async with asyncio.TaskGroup() as group, asyncio.timeout(200):
-            running = group.create_task(host.run(stop))
-            while len(self.signs) < before + count and not running.done():
-                await asyncio.sleep(0.01)
-            stop.set()
+        before = len(self.signs)
+        await self._while(lambda: len(self.signs) < before + count, host)
         return self.signs[before:]
 
     def of(self, payload: type[Any]) -> list[Any]:

@@ -3,6 +3,7 @@
 from functools import cache
 from math import ceil
 from random import Random
+from typing import Any
 
 import torch
 
@@ -10,7 +11,7 @@ from app.config import NetworkSettings
 from app.core import ConfigKey
 from app.language.adapters import draw_adapter, put_adapter
 from app.language.base_model import BaseModel, draw_base, get_base, put_base, train_tokenizer
-from app.language.generator import Adapter, get_adapter
+from app.language.generator import Adapter, PromptRequest, get_adapter
 from app.language.peft_generator import PeftGenerator
 from app.language.text_game import TextTurn
 from app.language.text_games import TEXT_GAMES
@@ -67,3 +68,21 @@ def first_manifest() -> Manifest:
 def canary_texts(base: BaseModel) -> list[list[int]]:
     """Return the token ids of fixed texts."""
     return [base.encode(turn.prompt + turn.answers.texts[0]) for turn in turns(3, seed=1)]
+
+
+def requests(*names: str | None, count: int = 6) -> list[PromptRequest]:
+    """Return requests of adapters in turn; None is the base model."""
+    return [PromptRequest(turn.prompt, names[k % len(names)], turn.answers, k) for k, turn in enumerate(turns(count))]
+
+
+def passes_canary(model: Any, adapter: Adapter) -> bool:
+    """Return whether a model of transformers has the log-probabilities that an adapter's canary says."""
+    lora = adapter.checkpoint.manifest.lora
+    assert lora is not None
+    for text, written in zip(lora.canary.ids, lora.canary.log_probs, strict=True):
+        with torch.no_grad():
+            scores = model(input_ids=torch.tensor([text])).logits[0, :-1].log_softmax(-1)
+        found = scores.gather(1, torch.tensor(text[1:])[:, None])[:, 0]
+        if not torch.allclose(found, torch.tensor(written), atol=1e-4):
+            return False
+    return True

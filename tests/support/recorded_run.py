@@ -11,6 +11,7 @@ from driving import match_of, promoted, rated
 from app.config import RunSettings
 from app.core import Elo, EventId, ModelHash, ShardKey
 from app.events import (
+    CheckpointAdded,
     DaemonHeartbeat,
     DaemonReady,
     DaemonStarted,
@@ -126,3 +127,23 @@ def write_journal(path: Path, events: Sequence[Event[Any]]) -> None:
         frame = Frame.parse(frame_of([event.envelope], producer="broker@laptop", epoch=1, base=event.sequence - 1))
         journal.append([seal(frame, first=event.sequence, recorded_us=event.recorded_us, source="broker@laptop")])
     journal.close()
+
+
+def write_league(
+    path: Path,
+    members: Sequence[tuple[ModelHash, float]] = (),
+    *,
+    current: ModelHash | None = None,
+    key: str = KEY,
+    settings: RunSettings | None = None,
+) -> None:
+    """Write the journal of a run whose league has these models, each with its Elo, in the order of their steps."""
+    run = Recording([])
+    root = run.add(RunConfigured(run_id="1", settings=(settings or RunSettings()).model_dump(mode="json")))
+    if current is not None:
+        run.add(ModelPromoted(model=current, previous=None, step=0, elo=Elo(5.0), evidence=evidence(5.0)), root, key)
+    for step, (model, elo) in enumerate(members):
+        entry = {"model": model, "parent": None, "step": step, "elo": Elo(elo), "elo_stderr": 9.0, "games": 100}
+        run.add(CheckpointAdded(**entry, roles=("recent",)), root, key)
+    path.unlink(missing_ok=True)
+    write_journal(path, run.events)

@@ -55,6 +55,13 @@ FLYBALL = str(Path(sys.executable).with_name("flyball"))
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
+def flyball(folder: Path, *words: str, code: int | None = 0) -> str:
+    """Run a command on a run folder, as a process. Check its exit code if one is given; return its stdout."""
+    done = subprocess.run([FLYBALL, "--run", folder, *words], capture_output=True, text=True, check=False)
+    assert code is None or done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
 class RunningLoop:
     """A process of ``flyball up`` with its own run folder."""
 

@@ -17,7 +17,7 @@ import pytest
 from fake_text_server import FakeTextServer
 from language_models import small_base
 from ports import free_port
-from running_loop import FLYBALL, RunningLoop, running_loop
+from running_loop import FLYBALL, RunningLoop, flyball, running_loop
 
 from app.bus import JournalPublisher, ZmqBus
 from app.bus.access import ClientKeys
@@ -85,12 +85,6 @@ store = "{store}"
 secret = "keys/node1.secret"
 broker = "{broker}"
 """
-
-
-def flyball(folder: Path, *words: str, code: int | None = 0) -> str:
-    done = subprocess.run([FLYBALL, "--run", folder, *words], capture_output=True, text=True, check=False)
-    assert code is None or done.returncode == code, done.stderr
-    return done.stdout
 
 
 @dataclass

@@ -1,11 +1,10 @@
 """Hearts in a running loop, by our own engine. The quality monitor replays its hands by OpenSpiel's rules."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 
 import pytest
-from running_loop import FLYBALL, RunningLoop, running_loop
+from running_loop import RunningLoop, flyball, running_loop
 
 from app.config import GAMES
 from app.events import ParityChecked, QualityScoreUpdated, SelfplayComplete, TrainingCompleted
@@ -58,10 +57,8 @@ def test_quality_monitor_replays_hands_without_failures(loop: RunningLoop) -> No
 
 @pytest.mark.timeout(600)
 def test_worker_of_hands_with_false_outcomes_is_quarantined(loop: RunningLoop) -> None:
-    words = [FLYBALL, "--run", str(loop.folder), "scenario", "bad-data", KEY, "--wait", "400", "--json"]
-    told = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
-    steps = [json.loads(line) for line in told.stdout.splitlines()][:-1]
+    told = flyball(loop.folder, "scenario", "bad-data", KEY, "--wait", "400", "--json")
+    steps = [json.loads(line) for line in told.splitlines()][:-1]
     checked = next(step["event"]["data"] for step in steps if step["event"]["type"].endswith("parity_checked"))
     assert checked["failures"] > 0
     kinds = [step["event"]["type"].removeprefix("flyball.") for step in steps]

@@ -5,14 +5,13 @@ The loop goes on by itself, and nothing counts twice.
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from history_checks import check_history
-from running_loop import FLYBALL, STARTED, RunningLoop, running_loop
+from running_loop import STARTED, RunningLoop, flyball, running_loop
 
 from app.engine.programs import can_fork
 from app.events import ModelPromoted
@@ -103,9 +102,7 @@ def test_language_loop_promotes_after_a_job_is_killed(language_loop, daemon):
 @pytest.mark.timeout(500)
 def test_language_loop_replays_after_the_kills(language_loop):
     assert language_loop.leave() == 0
-    words = [FLYBALL, "--run", str(language_loop.folder), "replay", "--check"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    flyball(language_loop.folder, "replay", "--check")
     check_history(language_loop.events())
 
 

@@ -12,11 +12,10 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from click.testing import CliRunner
+from commands import invoke
 from history_checks import check_history
 from running_loop import BRISK, STARTED, RunningLoop, running_loop
 
-from app.cli.group import main
 from app.events import ModelPromoted, RunConfigured
 
 CHILDREN = {*STARTED, "dashboard"}
@@ -42,7 +41,7 @@ def log_files(loop: RunningLoop) -> list[Path]:
 
 def flyball(loop: RunningLoop, *words: str) -> tuple[int, Any]:
     """Run a command in this process; return its exit code and what it printed."""
-    done = CliRunner().invoke(main, ["--run", str(loop.folder), *words, "--json"])
+    done = invoke(*words, "--json", run=loop.folder)
     return done.exit_code, json.loads(done.stdout)
 
 

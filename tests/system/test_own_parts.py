@@ -6,7 +6,6 @@ a loop's cost is its start. Its working directory holds foreign packages.
 
 import json
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 import tabular_backend
 from foreign_packages import FOREIGN, foreign_packages
-from running_loop import EXAMPLES, FLYBALL, RunningLoop, copied_example, running_loop
+from running_loop import EXAMPLES, RunningLoop, copied_example, flyball, running_loop
 
 from app.events import (
     AdaptiveParamsChanged,
@@ -155,13 +154,6 @@ def rules_of_latest_shard(loop: RunningLoop, key: str) -> str:
     return get_shard(store, [shard for shard in played if store.has(shard)][-1]).meta.rules_version
 
 
-def flyball(loop: RunningLoop, *words: str) -> str:
-    command = [FLYBALL, "--run", str(loop.folder), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_knobs_that_an_own_backend_does_not_understand_stay(loop: RunningLoop) -> None:
     """Run as the first test of the loop. So it shares the wait for a training with the others."""
     loop.wait_for("a first model", lambda: of(loop, BACKEND, ModelPromoted))
@@ -169,7 +161,7 @@ def test_knobs_that_an_own_backend_does_not_understand_stay(loop: RunningLoop) -
     described = {one["key"]: one["knobs"] for one in configured.data.settings["configs"]}
     assert described[BACKEND] == ["learning_rate"]
     decision = {"parameter": "epochs", "value": 7, "previous": 2, "reason": "by hand"}
-    flyball(loop, "emit", "HYPERPARAMETER_UPDATED", json.dumps(decision), "--config-key", BACKEND)
+    flyball(loop.folder, "emit", "HYPERPARAMETER_UPDATED", json.dumps(decision), "--config-key", BACKEND)
     end = loop.head()
 
     def asked() -> list[Any]:
@@ -177,10 +169,10 @@ def test_knobs_that_an_own_backend_does_not_understand_stay(loop: RunningLoop) -
 
     loop.wait_for("a training", asked)
     assert {one.data.epochs for one in of(loop, BACKEND, TrainingRequested)} == {2}
-    lines = flyball(loop, "state", BACKEND).splitlines()
+    lines = flyball(loop.folder, "state", BACKEND).splitlines()
     (shown,) = [" ".join(line.split()) for line in lines if line.split()[:1] == ["epochs"]]
     assert shown == f"epochs as configured; fixed: backend {tabular_backend.NAME} does not understand it"
-    fields = json.loads(flyball(loop, "state", BACKEND, "--json"))
+    fields = json.loads(flyball(loop.folder, "state", BACKEND, "--json"))
     assert "fixed" not in fields["learning_rate"]
     assert "does not understand" in fields["base_temperature"]["fixed"]
 
@@ -200,7 +192,7 @@ def test_model_of_an_own_backend_is_promoted_and_evaluated(loop: RunningLoop) ->
 
     loop.wait_for("games of a trained model", played)
     words = ("--config", BACKEND, "--model", "current", "--against", "random", "--games", "20", "--seed", "1")
-    (result,) = json.loads(flyball(loop, "eval", *words))["results"]
+    (result,) = json.loads(flyball(loop.folder, "eval", *words))["results"]
     assert (result["opponent"], result["games"]) == ("random", 20)
 
 
@@ -211,7 +203,7 @@ def test_model_of_the_example_trainer_is_promoted(loop: RunningLoop) -> None:
     asked = next(e for e in of(loop, TRAINER, TrainingRequested) if e.id == trained.data.request_id)
     epochs = [e.data.epoch for e in loop.events(TrainingProgress) if e.data.request_id == asked.id]
     assert epochs == list(range(1, asked.data.epochs + 1))
-    assert "flyball.training.completed" in flyball(loop, "trace", promoted.id, "--json")
+    assert "flyball.training.completed" in flyball(loop.folder, "trace", promoted.id, "--json")
 
 
 def test_example_player_is_rated_in_the_league(loop: RunningLoop) -> None:
@@ -227,14 +219,14 @@ def test_example_player_is_rated_in_the_league(loop: RunningLoop) -> None:
     results = [e.data.results for e in of(loop, PLAYER, EvaluationCompleted) if e.data.purpose == "rating"]
     assert all({"random", "greedy"} <= {match.opponent for match in played} for played in results)
     assert rating.elo > 100, "it beats the random bot"
-    shown = json.loads(flyball(loop, "league", PLAYER, "--json"))[PLAYER]["members"]
+    shown = json.loads(flyball(loop.folder, "league", PLAYER, "--json"))[PLAYER]["members"]
     members = {member["agent"]: member for member in shown}
     assert members["greedy"]["kind"] == "baseline"
     assert members["greedy"]["elo"] is not None
 
 
 def test_model_of_the_example_game_is_promoted(loop: RunningLoop) -> None:
-    traced = flyball(loop, "trace", promotion(loop, GAME).id)
+    traced = flyball(loop.folder, "trace", promotion(loop, GAME).id)
     assert all(name in traced for name in (f"SELFPLAY_COMPLETE {GAME}", f"TRAINING_COMPLETED {GAME}"))
     checks = [event.data for event in of(loop, GAME, ParityChecked)]
     assert {(check.against, check.failures) for check in checks} == {("its own rules", 0)}
@@ -257,7 +249,7 @@ def test_model_that_searches_is_promoted_and_replays_shards(loop: RunningLoop) -
     loop.wait_for("a training that replays shards", replaying)
     used = of(loop, SEARCH, TrainingRequested)[-1].data.shards[-1].key
     assert get_shard(FileStore(loop.folder / "store"), used).policy is not None
-    assert "fixed" not in flyball(loop, "state", SEARCH)
+    assert "fixed" not in flyball(loop.folder, "state", SEARCH)
 
 
 def test_example_controller_owns_the_learning_rate(loop: RunningLoop) -> None:
@@ -269,10 +261,10 @@ def test_example_controller_owns_the_learning_rate(loop: RunningLoop) -> None:
     promotion(loop, PLAYER)
     assert decision.data.reason.endswith("after training 1")
     assert not loop.events(AdaptiveParamsChanged)
-    traced = flyball(loop, "trace", decision.id, "--json")
+    traced = flyball(loop.folder, "trace", decision.id, "--json")
     assert "flyball.training.completed" in traced
     assert "flyball.training.hyperparameter_updated" in traced
-    rate = json.loads(flyball(loop, "state", PLAYER, "learning_rate", "--json"))["learning_rate"]
+    rate = json.loads(flyball(loop.folder, "state", PLAYER, "learning_rate", "--json"))["learning_rate"]
     assert (rate["owner"], rate["event"]["name"]) == ("cosine", "HYPERPARAMETER_UPDATED")
 
 
@@ -281,7 +273,7 @@ def test_own_parts_leave_in_order_and_replay(loop: RunningLoop) -> None:
     assert loop.leave() == 0
     assert not loop.events(*TROUBLE)
     assert FOREIGN not in loop.logs()
-    report = json.loads(flyball(loop, "replay", "--check", "--json"))
+    report = json.loads(flyball(loop.folder, "replay", "--check", "--json"))
     assert (report["differing"], report["unfolded"]) == (0, [])
     assert report["matched"]["HYPERPARAMETER_UPDATED"] >= 1
 

@@ -1,14 +1,13 @@
 """Troubles that an operator makes in a running loop. The loop detects them, decides, and recovers."""
 
 import json
-import subprocess
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from running_loop import FLYBALL, SETTINGS, RunningLoop, running_loop
+from running_loop import SETTINGS, RunningLoop, flyball, running_loop
 
 from app.config import Deployment
 from app.core import ModelHash
@@ -75,12 +74,6 @@ class Played:
     def shown(self) -> set[str]:
         """Return the ids of all events in the traces."""
         return {event["id"] for trace in self.traced.values() for event in trace}
-
-
-def flyball(folder: Path, *words: str) -> str:
-    done = subprocess.run([FLYBALL, "--run", str(folder), *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def flyball_trace(folder: Path, event_id: str) -> Sequence[Any]:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from running_loop import BRISK, FLYBALL, running_loop
+from running_loop import BRISK, FLYBALL, flyball, running_loop
 
 from app.config import RunFolder
 from app.config.loading import load
@@ -61,8 +61,7 @@ def test_head_trains_on_shards_that_another_machine_played(tmp_path: Path, bucke
         acknowledged = loop.wait_for("MODEL_CACHED", lambda: loop.events(ModelCached))
         assert {event.data.node for event in acknowledged} == {"w1"}
         assert {event.data.nodes for event in loop.events(ModelDistributed)} == {("laptop",)}
-        status = subprocess.run([FLYBALL, "--run", str(head), "status"], capture_output=True, text=True, check=False)
-        assert "w1" in status.stdout
+        assert "w1" in flyball(head, "status", code=None)
     model = acknowledged[-1].data.model
     assert open_store(str(bucket)).has(model)
     assert (worker / "cache" / model).is_file()

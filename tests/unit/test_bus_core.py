@@ -156,6 +156,22 @@ def test_an_epoch_ends_with_its_last_connection():
     assert answer(b"two", FRAME, frame(1, epoch=1).raw) == GREET, "nobody may continue epoch 1"
 
 
+def test_frames_after_a_gap_are_ignored_until_the_next_hello():
+    """The client resends from the gap. An answer to each frame on its way would make it resend as often."""
+    hub, sent = Hub(MemoryJournal(), "broker@here", BrokerLimits()), []
+    hello = Hello(greeting=1, producer="p", epochs=((1, 0),), life=1, place="here", sole=False)
+    for parts in (
+        (HELLO, hello.model_dump_json().encode()),
+        *((FRAME, frame(number, base=number).raw) for number in (5, 6, 0)),
+        (HELLO, hello.model_dump_json().encode()),
+        (FRAME, frame(0).raw),
+    ):
+        hub.receive(b"one", list(parts), 0.0, 0)
+        hub.settle()
+        sent.append([head[:1] for _, (head, *_) in hub.messages()])
+    assert sent == [[WELCOME], [GREET], [], [], [WELCOME], [ACK]]
+
+
 def records(count):
     s = sequencer()
     for i in range(count):

@@ -4,11 +4,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import invoke
 from recorded_run import recording, write_journal
 
 from app.api.commands import completed, flyball, flyball_anywhere
-from app.cli.group import main
 
 ODD = "it's my run"
 
@@ -63,7 +62,7 @@ def test_commands_shown_can_be_pasted(tmp_path: Path, monkeypatch: pytest.Monkey
     Path(ODD).mkdir()
     Path("my settings.toml").write_text("", encoding="utf-8")
     write_journal(Path(ODD) / "journal.sqlite", recording().events)
-    result = CliRunner().invoke(main, [*words, "--run", ODD, "--config-file", "my settings.toml"])
+    result = invoke(*words, "--run", ODD, "--config-file", "my settings.toml")
     start = shlex.join(["flyball", "--run", ODD, "--config-file", "my settings.toml"])
     shown = " ".join((result.stdout + result.stderr).split())
     assert "Traceback" not in shown

@@ -9,13 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 from builders import recorded
-from click.testing import CliRunner
+from commands import invoke, refused
 from driving import gated, match, rated, trained
 from recorded_run import recording
 from structlog.testing import capture_logs
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from app.cli.group import main
 from app.config import Deployment, RunFolder
 from app.events import CheckpointAdded, Event, Payload
 from app.telemetry import NoWandb, RunCurves, TensorBoardCurves, check_wandb, points
@@ -165,8 +164,7 @@ def test_wandb_that_cannot_be_used_is_refused(monkeypatch, mode: str, installed:
 def test_up_refuses_wandb_before_it_starts_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     (tmp_path / "flyball.toml").write_text('configs = ["tic_tac_toe_2p"]\n[deployment]\nwandb = "offline"\n')
-    refused = CliRunner().invoke(main, ["--run", str(tmp_path), "up"])
-    assert (refused.exit_code, "needs wandb" in refused.stderr) == (1, True)
+    refused(invoke("up", run=tmp_path), 1, "needs wandb")
     assert [path.name for path in tmp_path.iterdir()] == ["flyball.toml"]
 
 

@@ -21,8 +21,8 @@ from app.games.diplomacy.text import CLOSE, OPEN, history, preamble, prompt
 BOARDS = [STANDARD, SMALL]
 
 
-def played(board, seed=0, bots=("random",), last_year=1906):
-    rng, game = Random(seed), Game(board, Ending(last_year=last_year))
+def played(board, seed=0, bots=("random",), **ending):
+    rng, game = Random(seed), Game(board, Ending(**(ending or {"last_year": 1906})))
     while game.outcome is None:
         named = zip(board.powers, bots * len(board.powers), strict=False)
         game.play({name: BOTS[bot](game.position, power, rng) for power, (name, bot) in enumerate(named)})
@@ -176,9 +176,7 @@ def test_saved_game_loads_and_saves_the_same(board):
 
 
 def test_game_that_ends_before_its_builds_keeps_its_phase():
-    rng, game = Random(0), Game(SMALL, Ending(to_win=3))
-    while game.outcome is None:
-        game.play({name: BOTS["random"](game.position, power, rng) for power, name in enumerate(SMALL.powers)})
+    game = played(SMALL, to_win=3)
     document = json.loads(json.dumps(save(game, "x")))
     loaded = load(document)
     assert (loaded.position.phase, loaded.outcome) == (game.position.phase, game.outcome)

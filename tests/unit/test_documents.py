@@ -5,10 +5,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import invoke, succeeded
 from starlette.testclient import TestClient
 
-from app.cli import main
 from app.dashboard import documents
 from app.dashboard.documentation import documentation
 from app.dashboard.documents import by_path, images, page_of
@@ -86,6 +85,4 @@ def test_other_files_and_foreign_hosts_are_not_served(reader: TestClient, path: 
 def test_docs_names_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     served = []
     monkeypatch.setattr("app.dashboard.documentation.serve", lambda socket: served.append(socket.getsockname()))
-    done = CliRunner().invoke(main, ["docs"])
-    assert done.exit_code == 0
-    assert f"Documentation at http://127.0.0.1:{served[0][1]}/docs" in done.stderr
+    succeeded(invoke("docs"), f"Documentation at http://127.0.0.1:{served[0][1]}/docs")

@@ -166,3 +166,9 @@ def test_each_fault_lowers_its_component_and_the_score(component: str, change, v
     assert quality.components[component] == pytest.approx(value, abs=1e-3)
     assert [c for name, c in quality.components.items() if name != component] == [1.0] * 4
     assert quality.score < 0.97
+
+
+def test_match_without_margins_counts_half_points() -> None:
+    match = statistics([[1, -1], [-1, 1], [0, 0], [1, -1]], [0, 1, 0, 1])
+    assert match.graded is None
+    assert match.rotations == (0, 1, 0, 0, 1)

@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import invoke
 
-from app.cli.group import main
 from app.events import CATALOGUE, Kind
 from daemons.bootstrap import consumers, emitters
 from daemons.graph import compact, render, whole
@@ -37,10 +36,7 @@ def test_graphs_are_those_of_the_page_and_the_wiring():
 
 @pytest.mark.parametrize("words", [[], ["--compact"]])
 def test_kinds_are_styled_differently(words):
-    drawn = {
-        form: CliRunner().invoke(main, ["events", "graph", "--format", form, *words]).stdout
-        for form in ("mermaid", "dot")
-    }
+    drawn = {form: invoke("events", "graph", "--format", form, *words).stdout for form in ("mermaid", "dot")}
     for line in (
         'TRAINING_COMPLETED(["TRAINING_COMPLETED"])',
         'EVALUATION_REQUESTED[/"EVALUATION_REQUESTED"/]',

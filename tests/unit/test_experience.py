@@ -6,26 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from shard_rows import META, played
 
 from app.config import GAMES
 from app.core import FlyballError
 from app.games import open_table
 from app.learning.samples import make_samples
-from app.play.players import RandomPlayer
-from app.play.recording import ShardRecorder
-from app.play.rollout import Rollout, Schedule
-from app.store import Shard, ShardMeta, experience_lines, load_experience, steps_left_out
+from app.store import Shard, experience_lines, load_experience, steps_left_out
 from app.store.experience import BadExperience, read_experience
-
-META = ShardMeta(
-    config_key="hearts_4p", rules_version="r", model="a" * 64, opponents=(), seed=0, worker="w", temperature=1.0
-)
 
 
 def shard_of(key: str, games: int, **changes) -> Shard:
-    config, recorder = GAMES[key].replace(**changes), ShardRecorder()
-    schedule = Schedule(list(range(games)), np.zeros((games, config.players), dtype=np.int8), (1.0,), 3)
-    return recorder.shard(Rollout(open_table(config, 8), [RandomPlayer()], schedule, recorder).run(), META)
+    return played(GAMES[key].replace(**changes), games)
 
 
 def read(lines, key="hearts_4p") -> Shard:

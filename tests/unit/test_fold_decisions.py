@@ -73,6 +73,15 @@ class Observer(Booster):
         return ()
 
 
+class Doubter(Booster):
+    """Emits two boosts at each degraded shard."""
+
+    name: ClassVar[str] = "Doubter"
+
+    def decisions(self, shown: float) -> tuple[Emission, ...]:
+        return Emission(boost(shown + 1)), Emission(boost(shown + 2))
+
+
 class Cooler(Controller):
     """Lowers the shown base temperature by a tenth at each degraded shard."""
 
@@ -251,6 +260,16 @@ def test_rebuild_shows_recorded_decisions_and_drops_others(run):
     assert multipliers(run.feed(DEGRADED)) == [3.0], "it is shown until its record"
     assert run.record(decision) == []
     assert run.boost == 2.0
+
+
+def test_rebuild_drops_decisions_of_which_some_are_missing():
+    run = Run(Doubter)
+    event = run.happened(DEGRADED)
+    both = Fold((Doubter,), dict(run.saved)).feed([event]).envelopes
+    recorded = {(decision.id, decision.data.event_type) for decision in both}
+    assert len(recorded) == 2
+    assert run.give(event, recorded={min(recorded)}) == []
+    assert run.give(event, recorded=recorded) == both
 
 
 def test_pending_parameter_of_removed_configuration_is_harmless(go_on):

@@ -70,6 +70,17 @@ class Mute(Counting):
     emits: ClassVar[frozenset[type[Payload]]] = frozenset()
 
 
+class Settled(Counting):
+    """Counts the settings that it is given."""
+
+    name: ClassVar[str] = "Settled"
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset({RunConfigured})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset()
+
+    def step(self, rows: Mapping[str, Count], event: Event[Payload]) -> Step[Count]:
+        return Step({KEY: Count(count=rows[KEY].count + 1 if rows else 1)})
+
+
 POISON = DEGRADED.replace(shard="0" * 64)
 
 
@@ -99,11 +110,12 @@ def test_fold_failing_reducer_keeps_rows_and_others_go_on(record):
 def test_fold_unusable_settings_leave_those_before_in_force(record, settings, source):
     broken = record(RunConfigured(run_id="run", settings=settings))
     broken = Event(broken.envelope, broken.sequence, broken.recorded_us, source)
-    fold = Fold((Counting,))
+    fold = Fold((Counting, Settled))
     outcome = fold.feed([record(CONFIGURED), broken, record(DEGRADED, KEY)])
     assert fold.settings == run_settings()
     assert [failure.by for failure in outcome.failures] == ["host"]
     assert count_of(fold, Counting) == 1
+    assert count_of(fold, Settled) == 1, "no reducer is given settings that nobody can use"
 
 
 def test_last_settings_unusable_ones_are_passed_over():

@@ -3,23 +3,20 @@
 import numpy as np
 import pyspiel
 import pytest
+from board_games import SLOT, after
 
 from app.config import GAMES
 from app.games import FINISHED, open_table
 
 
-def table_after(key, actions, *, count=1):
-    """Return ``count`` tables in one, after some actions. Actions are in the movers' own numbering."""
-    table = open_table(GAMES[key], count)
-    table.reset(np.arange(count), [0] * count)
-    for action in actions:
-        table.step(np.arange(count), np.full(count, action, dtype=np.int32))
-    return table
+def table_after(key, actions):
+    """Return a table after some actions. Actions are in the movers' own numbering."""
+    return after(open_table(GAMES[key], 1), *actions)
 
 
 def planes(table, seat, cells):
     size = table.spec.observation_size // cells
-    view = table.view(np.array([0]), np.array([seat], dtype=np.int8))[0]
+    view = table.view(SLOT, np.array([seat], dtype=np.int8))[0]
     return view[: size * cells].reshape(size, cells)
 
 
@@ -45,7 +42,7 @@ def test_connect_four_shows_own_stones_first_columns_unchanged() -> None:
 )
 def test_the_second_seat_counts_its_own_stones_first(key, cells, moves, mine, theirs) -> None:
     if moves is None:
-        moves = [int(np.flatnonzero(table_after(key, []).observe(np.array([0]))[1][0])[0])]
+        moves = [int(np.flatnonzero(table_after(key, []).observe(SLOT)[1][0])[0])]
     table = table_after(key, moves)
     seat = int(table.seats()[0])
     own, other = planes(table, seat, cells)[:2]
@@ -64,20 +61,20 @@ def test_the_second_seat_counts_its_own_stones_first(key, cells, moves, mine, th
 )
 def test_game_whose_option_changes_planes_is_as_openspiel_shows(key: str, game: str) -> None:
     table, state = (open_table(GAMES[key].replace(game=game), 1), pyspiel.load_game(game).new_initial_state())
-    table.reset(np.array([0]), [0])
+    table.reset(SLOT, [0])
     for _ in range(3):
-        obs, mask = table.observe(np.array([0]))
+        obs, mask = table.observe(SLOT)
         seat = int(table.seats()[0])
         assert obs[0].tolist() == state.observation_tensor(seat)
         assert np.flatnonzero(mask[0]).tolist() == state.legal_actions()
         action = state.legal_actions()[-1]
         state.apply_action(action)
-        table.step(np.array([0]), np.array([action], dtype=np.int32))
+        table.step(SLOT, np.array([action], dtype=np.int32))
     assert table.history(0) == state.history()
 
 
 def ultimate(moves):
-    obs = table_after("ultimate_tic_tac_toe_2p", moves).observe(np.array([0]))[0][0]
+    obs = table_after("ultimate_tic_tac_toe_2p", moves).observe(SLOT)[0][0]
     parts = obs[243:253], obs[253:262], obs[262:271], obs[271:280], obs[280:]
     return [np.flatnonzero(part).tolist() for part in parts]
 
@@ -107,8 +104,8 @@ def test_with_the_seats_swapped_the_other_seat_sees_the_same(key, mine, theirs) 
     first = table_after(key, [move for pair in zip(mine, theirs, strict=True) for move in pair])
     second = table_after(key, [move for pair in zip(theirs, mine, strict=True) for move in pair])
     for seat in (0, 1):
-        here = first.view(np.array([0]), np.array([seat], dtype=np.int8))
-        there = second.view(np.array([0]), np.array([1 - seat], dtype=np.int8))
+        here = first.view(SLOT, np.array([seat], dtype=np.int8))
+        there = second.view(SLOT, np.array([1 - seat], dtype=np.int8))
         assert np.array_equal(here, there)
 
 
@@ -128,7 +125,7 @@ def test_breakthrough_always_moves_up_the_rows() -> None:
         mine, theirs, _ = planes(table, seat, 36)
         assert np.flatnonzero(mine).max() < 12
         assert np.flatnonzero(theirs).min() >= 18
-        cell = np.flatnonzero(table.observe(np.array([0]))[1][0]) // 6
+        cell = np.flatnonzero(table.observe(SLOT)[1][0]) // 6
         assert set(cell.tolist()) == set(range(6, 12))  # only the second row can move
 
 
@@ -139,8 +136,8 @@ def test_chinese_checkers_shows_all_seats_the_same_start() -> None:
     masks = []
     for seat in range(3):
         assert table.seats()[0] == seat
-        masks.append(table.observe(np.array([0]))[1][0])
-        table.step(np.array([0]), np.array([np.flatnonzero(masks[-1])[0]], dtype=np.int32))
+        masks.append(table.observe(SLOT)[1][0])
+        table.step(SLOT, np.array([np.flatnonzero(masks[-1])[0]], dtype=np.int32))
     assert masks[0].any()
     for seat in (1, 2):
         assert np.array_equal(views[0], views[seat])
@@ -149,15 +146,15 @@ def test_chinese_checkers_shows_all_seats_the_same_start() -> None:
 
 def test_maedn_offers_moves_of_the_pieces_shown_as_mine() -> None:
     table = open_table(GAMES["maedn_4p"], 1)
-    table.reset(np.array([0]), [7])
+    table.reset(SLOT, [7])
     rng = np.random.default_rng(0)
     seats = set()
     while table.seats()[0] != FINISHED:
         seats.add(int(table.seats()[0]))
-        obs, mask = table.observe(np.array([0]))
+        obs, mask = table.observe(SLOT)
         fields = obs[0, :224].reshape(56, 4)[:44, 0]  # the common fields and my goals
         moves = np.flatnonzero(mask[0])
         # Actions 0 and 1, to pass and to bring a piece in, are forced where they are legal; 2 is my first field.
         assert set((moves - 2).tolist()) <= set(np.flatnonzero(fields).tolist())
-        table.step(np.array([0]), np.array([rng.choice(moves)], dtype=np.int32))
+        table.step(SLOT, np.array([rng.choice(moves)], dtype=np.int32))
     assert seats == {0, 1, 2, 3}

@@ -5,47 +5,38 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from board_games import SLOT, recorded
 
 from app.config import GAMES, GameConfig
-from app.games import FINISHED, GameRecord, IllegalAction, UnknownGame, checker_for, open_table
+from app.games import IllegalAction, UnknownGame, checker_for, open_table
 from app.games.catalogue import openspiel_rules
 from app.games.openspiel import OpenSpielTable, Rules
 from app.games.parity import ParityChecker
-
-ONE = np.array([0])
 
 
 def rules(name: str, players: int = 2, **changes) -> Rules:
     return openspiel_rules(GameConfig(key=f"checked_{players}p", game=name, players=players, **changes))
 
 
-def play_first_legal(table, slot=0):
+def play_first_legal(table):
     """Play one game, always the first legal action; return its record."""
-    rows = []
-    while table.seats()[slot] != FINISHED:
-        obs, mask = table.observe(ONE)
-        action = mask.argmax(axis=1).astype(np.int32)
-        rows.append((len(rows), table.seats()[slot], action[0], obs[0], mask[0]))
-        table.step(ONE, action)
-    step, seat, action, obs, mask = (np.array(column) for column in zip(*rows, strict=True))
-    truncated = bool(table.truncated()[slot])
-    return GameRecord(table.history(slot), table.returns()[slot], truncated, step, seat, action, obs, mask, seed=4)
+    return recorded(table, np.argmax, seed=4)
 
 
 def game(name, players=2, **kwargs):
     table = OpenSpielTable(rules(name, players), 1, **kwargs)
-    table.reset(ONE, [4])
+    table.reset(SLOT, [4])
     return table
 
 
 def test_an_illegal_action_is_refused_and_a_slot_begins_afresh() -> None:
     table = game("tic_tac_toe")
-    table.step(ONE, np.array([4], dtype=np.int32))
+    table.step(SLOT, np.array([4], dtype=np.int32))
     with pytest.raises(IllegalAction, match="Action 4 in slot 0"):
-        table.step(ONE, np.array([4], dtype=np.int32))
-    table.reset(ONE, [4])
+        table.step(SLOT, np.array([4], dtype=np.int32))
+    table.reset(SLOT, [4])
     first = play_first_legal(table).history
-    table.reset(ONE, [4])
+    table.reset(SLOT, [4])
     assert table.history(0) == []
     assert not table.returns().any()
     assert play_first_legal(table).history == first
@@ -147,7 +138,7 @@ def test_chance_without_a_codec_follows_game_probabilities() -> None:
 
 def finished(name: str, **changes) -> np.ndarray:
     table = OpenSpielTable(rules(name, **changes), 1)
-    table.reset(ONE, [4])
+    table.reset(SLOT, [4])
     return play_first_legal(table).returns
 
 

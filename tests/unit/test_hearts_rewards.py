@@ -3,15 +3,13 @@
 import numpy as np
 import pytest
 from hearts_games import QUEEN, play, random_choice
+from shard_rows import played
 
 from app.config import GAMES
 from app.games import UnknownGame, open_table
 from app.games.hearts.rules import HeartsRules, parse_rules
 from app.games.hearts.table import HeartsTable
-from app.play.players import RandomPlayer
-from app.play.recording import ShardRecorder, step_rewards
-from app.play.rollout import Rollout, Schedule
-from app.store import ShardMeta
+from app.play.recording import step_rewards
 
 MODES = ("terminal", "per_trick", "shaped")
 SEATS = np.arange(4, dtype=np.int8)
@@ -24,14 +22,7 @@ def config_of(rewards: str, game: str = "hearts"):
 
 
 def shard_of(rewards: str, games: int, game: str = "hearts"):
-    config, recorder = config_of(rewards, game), ShardRecorder()
-    table = open_table(config, 64)
-    schedule = Schedule(list(range(games)), np.zeros((games, 4), dtype=np.int8), (1.0,), 7)
-    outcomes = Rollout(table, [RandomPlayer()], schedule, recorder).run()
-    meta = ShardMeta(
-        config_key=config.key, rules_version="r", model="a" * 64, opponents=(), seed=0, worker="w", temperature=1.0
-    )
-    return recorder.shard(outcomes, meta)
+    return played(config_of(rewards, game), games, seed=7, slots=64)
 
 
 @pytest.mark.parametrize(
@@ -57,13 +48,13 @@ def test_only_the_end_is_rewarded_unless_asked() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_points_are_charged_to_the_taker_of_a_complete_trick(seed: int) -> None:
-    table, earned, played, leaders = HeartsTable(HeartsRules(), 1, "per_trick"), [], [], {}
+    table, earned, counts, leaders = HeartsTable(HeartsRules(), 1, "per_trick"), [], [], {}
 
     def watch(*_):
         game = table._games[0]
         earned.append(table.earned(np.zeros(4, dtype=np.int64), SEATS))
-        played.append(int(game["cards_played"]))
-        leaders[played[-1] // 4] = int(game["leader"])
+        counts.append(int(game["cards_played"]))
+        leaders[counts[-1] // 4] = int(game["leader"])
 
     play(table, [seed], random_choice(np.random.default_rng(seed)), watch)
     plays = table._games["plays"][0].tolist()
@@ -74,7 +65,7 @@ def test_points_are_charged_to_the_taker_of_a_complete_trick(seed: int) -> None:
         points = sum(card >= 39 for card in cards) + 13 * (QUEEN in cards)
         expected += np.where((leaders.get(trick, 0) + best) % 4 == SEATS, -points / 26, points / 78)
         charged[trick + 1] = expected
-    np.testing.assert_allclose(earned, charged[np.array(played) // 4], atol=1e-6)
+    np.testing.assert_allclose(earned, charged[np.array(counts) // 4], atol=1e-6)
     np.testing.assert_allclose(np.sum(earned, axis=1), 0, atol=1e-6)
 
 

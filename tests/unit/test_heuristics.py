@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from board_games import SLOT, after
 from hearts_games import QUEEN
 from hearts_games import cards_of as cards
 
@@ -13,7 +14,6 @@ from app.play.matches import MatchPlan, play_match
 from app.play.players import HeuristicPlayer, NoHeuristic, RandomPlayer, load_player
 from app.store import MemoryStore
 
-SLOT = np.array([0])
 WITH_HEURISTIC = (
     "connect_four_2p", "breakthrough6_2p", "chinese_checkers_3p", "hearts_4p", "minishogi_2p", "shogi_2p",
 )  # fmt: skip
@@ -23,16 +23,12 @@ def heuristic(key):
     return load_player(MemoryStore(), HEURISTIC, open_table(GAMES[key], 0).spec)
 
 
-def after(key, *actions, seed=0):
-    table = open_table(GAMES[key], 1)
-    table.reset(SLOT, [seed])
-    for action in actions:
-        table.step(SLOT, np.array([action], dtype=np.int32))
-    return table.observe(SLOT)
+def seen_after(key, *actions):
+    return after(open_table(GAMES[key], 1), *actions).observe(SLOT)
 
 
 def chances(key, *actions):
-    return given(key, *after(key, *actions))
+    return given(key, *seen_after(key, *actions))
 
 
 def given(key, obs, mask):
@@ -53,7 +49,7 @@ def test_it_beats_the_random_bot_clearly(key, least) -> None:
 
 @pytest.mark.parametrize("key", WITH_HEURISTIC)
 def test_a_yardstick_plays_the_same_at_any_temperature(key) -> None:
-    obs, mask = after(key)
+    obs, mask = seen_after(key)
     cold, _ = heuristic(key).forward(obs, mask, 0.1)
     hot, values = heuristic(key).forward(obs, mask, 10.0)
     assert np.array_equal(cold, hot)

@@ -137,6 +137,13 @@ def test_test_positions_are_distinct_differ_in_value_and_repeat() -> None:
     assert {lengths.count(length) for length in range(2, 8)} <= set(range(25, 35))
 
 
+def test_random_positions_are_unfinished_games_of_these_lengths() -> None:
+    table = open_table(TIC_TAC_TOE, 400)
+    found = optimal._random_positions(table, [7, 9], seed=1)
+    assert 50 < len(found) < 350
+    assert {(table.seats()[slot] == FINISHED, len(table.history(slot))) for slot, _ in found} == {(False, 7)}
+
+
 def test_more_positions_than_a_game_has_are_refused(monkeypatch) -> None:
     monkeypatch.setattr(optimal, "_FRUITLESS", 2)
     with pytest.raises(TooFewPositions, match=r"have \d+ test positions, and not 20000"):

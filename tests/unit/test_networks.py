@@ -333,6 +333,28 @@ def test_check_of_a_sound_network_finds_nothing() -> None:
         assert check_network(settings, shape) == []
 
 
+def test_more_layers_than_parameters_are_refused_unbuilt(monkeypatch: pytest.MonkeyPatch) -> None:
+    parameters = init_policy(TOWER, BOARD, 0)
+    monkeypatch.setattr("app.learning.network._build", lambda *_, **__: pytest.fail("it takes memory"))
+    with pytest.raises(BadParameters, match="do not fit"):
+        load_network(TOWER.replace(blocks=len(parameters) + 1), BOARD, parameters)
+
+
+class Overflowing(OwnNetwork):
+    """Values that float32 can hold and bfloat16 rounds up to infinity."""
+
+    def forward(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits, value = super().forward(obs)
+        return logits, value * 0 + torch.finfo(torch.float32).max * (1 + value - value.detach())
+
+
+@pytest.mark.usefixtures("own")
+def test_check_finds_one_output_that_bfloat16_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["faulty_networks"], "large", lambda shape, _: Overflowing(shape, ""), False)
+    findings = check_network(NetworkSettings(kind="faulty_networks:large"), BOARD)
+    assert ("bfloat16", "some outputs are not finite") in [(finding.where, finding.what) for finding in findings]
+
+
 class NamedArguments(OwnNetwork):
     def forward(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         layer = self.logits

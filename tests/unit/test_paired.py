@@ -58,6 +58,7 @@ def test_hands_of_a_deal_are_one_observation() -> None:
     assert (same.difference, same.lower, same.upper, same.p_value) == (0, 0, 0, 1)
     always = compare_paired(results(np.ones((3, 4))), results(np.zeros((3, 4))), 4)
     assert (always.difference, always.p_value) == (1, 0)
+    assert compare_paired(results(np.ones((2, 4))), results(np.ones((2, 4))), 4).deals == 2
     for hero, reference in (((1, 4), (1, 4)), ((3, 4), (2, 4))):
         with pytest.raises(NoGames, match="cannot be compared"):
             compare_paired(results(np.ones(hero)), results(np.ones(reference)), 4)

@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
+from commands import invoke
 from selfplay_rig import put_model
 
-from app.cli.group import main
 from app.config import GAMES, NetworkSettings
 from app.core import UnusableFile
 from app.games import FINISHED, open_table
@@ -321,7 +320,7 @@ def test_files_have_a_known_suffix_and_a_place(tmp_path: Path, checkpoint: Check
 
 def test_the_command_exports_and_the_export_is_evaluated(tmp_path: Path) -> None:
     def flyball(*words: str):
-        return CliRunner().invoke(main, ["--run", str(tmp_path), *words])
+        return invoke(*words, run=tmp_path)
 
     model, file = put_model(tmp_path / "store", CONFIG, seed=1), tmp_path / "policy.json"
     done = flyball("export", model[:9], str(file), "--json")

@@ -10,10 +10,11 @@ from searched_games import CONFIG, GAME, first, played
 
 from app.core.legal import LegalActions
 from app.engine import InlineEngine, JobFailed
+from app.learning import search_training
 from app.learning.inference import Policy
 from app.learning.network import bytes_to_parameters
 from app.learning.search_training import SearchSamples, batches, draw, learn
-from app.learning.training import UnfitData
+from app.learning.training import DiscardedUpdate, UnfitData
 from app.play.search import SearchPlayer
 from app.play.selfplay import searching_player
 from app.store import FileStore, MemoryStore, Shard, get_shard, put_shard
@@ -94,6 +95,18 @@ def rows_of(samples: SearchSamples, symmetries):
     for batch in batches(samples, 64, symmetries, rng()):
         for columns in zip(batch.obs, batch.mask, batch.policy, batch.target, strict=True):
             yield type(batch)(*columns, weight=1.0)
+
+
+@pytest.mark.parametrize("metric", range(6))
+def test_update_with_one_metric_that_is_no_number_is_discarded(shards, monkeypatch, metric: int) -> None:
+    means = torch.ones(5)
+    if metric < 5:
+        means[metric] = torch.nan
+    else:
+        means[1] = torch.inf  # so the explained variance is infinite, too
+    monkeypatch.setattr(search_training, "_step", lambda *_, **__: means)
+    with pytest.raises(DiscardedUpdate, match="A loss or the gradient is not a number"):
+        learned(shards, epochs=1)
 
 
 def test_rows_without_searches_are_refused(shards: list[Shard]) -> None:

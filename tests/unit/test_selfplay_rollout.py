@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from shard_rows import META
 
 from app.config import GAMES, NetworkSettings
 from app.core import NetworkShape
@@ -12,7 +13,6 @@ from app.play.players import HeuristicPlayer, RandomPlayer
 from app.play.recording import ShardRecorder
 from app.play.rollout import GREEDY, HERO, Rollout, Schedule, ask, choose
 from app.play.selfplay import selfplay_schedule
-from app.store import ShardMeta
 
 CONFIG = GAMES["tic_tac_toe_2p"]
 
@@ -37,10 +37,7 @@ def roll(config, players, seating, *, slots=8, recorder=None, temperature=1.0, s
 
 
 def shard_of(recorder, outcomes):
-    meta = ShardMeta(
-        config_key=CONFIG.key, rules_version="r", model="a" * 64, opponents=(), seed=0, worker="w", temperature=1.0
-    )
-    return recorder.shard(outcomes, meta)
+    return recorder.shard(outcomes, META)
 
 
 def test_choices_follow_the_probabilities_of_the_legal_actions() -> None:

@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 import torch
 from fake_text_server import FakeTextServer
-from language_models import random_adapter, small_base, turns
+from language_models import random_adapter, requests, small_base
 from safetensors.torch import load, save
 
 from app.config import TextServers
@@ -74,10 +74,6 @@ def generator(base: BaseModel, server: FakeTextServer, tmp_path: Path) -> Iterat
 def loaded(generator: ServedGenerator, adapters: list[Adapter]) -> ServedGenerator:
     generator.load(adapters[0])
     return generator
-
-
-def requests(*names: str | None, count: int = 6) -> list[PromptRequest]:
-    return [PromptRequest(turn.prompt, names[k % len(names)], turn.answers, k) for k, turn in enumerate(turns(count))]
 
 
 def test_answers_are_those_of_the_generator_of_this_process(local, adapters, server, loaded):

@@ -13,7 +13,7 @@ from daemons.registry import MACHINE_ROLES, ON_ALL_MACHINES, MachineRole, names_
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SYSTEMD, SUPERVISOR = DEPLOY / "systemd", DEPLOY / "supervisor"
 TEMPLATES = {"head": "flyball@", "worker": "flyball-worker@"}
-HOPELESS = {str(EXIT_CODES["BadSettings"]), str(EXIT_CODES["UnknownDaemon"])}
+HOPELESS = {str(EXIT_CODES["usage"]), str(EXIT_CODES["unknown"])}
 
 
 def unit(name: str) -> dict[str, dict[str, list[str]]]:

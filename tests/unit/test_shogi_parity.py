@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pyspiel
 import pytest
+from board_games import SLOT, recorded
 
 from app.config import GAMES
-from app.games import FINISHED, GameRecord, checker_for, open_table
+from app.games import GameRecord, checker_for, open_table
 from app.games.shogi.parity import compare
 from app.games.shogi.replay import Replay
 from app.games.shogi.variant import SHOGI
 
 OPENSPIEL = pyspiel.load_game("shogi")
-SLOT = np.array([0])
 CONFIG = GAMES["shogi_2p"].replace(max_moves=80)
 CHECKS = ("4e5e", "5a4a", "5e4e", "4a3a", "4e3e", "3a4b", "3e4e", "4b5a")
 QUIET = ("4e3e", "5a4a", "3e4e", "4a5a")
@@ -79,32 +79,16 @@ def test_difference_without_a_reason_is_a_fault(altered: Altered, moves: tuple[s
     assert comparison.fault.startswith(fault)
 
 
-def recorded(seed: int) -> GameRecord:
+def random_game(seed: int) -> GameRecord:
     """Return a random game with a row for each decision."""
-    table, rng, rows = open_table(CONFIG, 1), np.random.default_rng(seed), []
+    table, rng = open_table(CONFIG, 1), np.random.default_rng(seed)
     table.reset(SLOT, [seed])
-    while (seat := int(table.seats()[0])) != FINISHED:
-        obs, mask = table.observe(SLOT)
-        action = int(rng.choice(np.flatnonzero(mask[0])))
-        rows.append((seat, action, obs[0], mask[0]))
-        table.step(SLOT, np.array([action], dtype=np.int32))
-    seats, chosen, seen, legal = zip(*rows, strict=True)
-    return GameRecord(
-        history=table.history(0),
-        returns=table.returns()[0],
-        truncated=bool(table.truncated()[0]),
-        step=np.arange(len(rows), dtype=np.int32),
-        seat=np.array(seats, dtype=np.int8),
-        action=np.array(chosen, dtype=np.int32),
-        obs=np.array(seen),
-        mask=np.array(legal),
-        seed=seed,
-    )
+    return recorded(table, lambda legal: rng.choice(np.flatnonzero(legal)), seed)
 
 
 def test_sound_games_pass() -> None:
     checker = checker_for(CONFIG)
-    assert [checker.failures(recorded(seed)) for seed in range(3)] == [[], [], []]
+    assert [checker.failures(random_game(seed)) for seed in range(3)] == [[], [], []]
 
 
 @pytest.mark.parametrize(
@@ -119,5 +103,5 @@ def test_sound_games_pass() -> None:
     ],
 )
 def test_altered_game_fails(changes, complaint: str) -> None:
-    game = recorded(0)
+    game = random_game(0)
     assert complaint in checker_for(CONFIG).failures(replace(game, **changes(game)))[0]

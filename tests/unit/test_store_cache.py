@@ -1,5 +1,6 @@
 """A node's cache of blobs: bounded, verified and shared by processes. Pinned models are never evicted."""
 
+import errno
 import multiprocessing
 import os
 import random
@@ -128,6 +129,17 @@ def test_a_folder_that_cannot_be_written_only_costs_time(tmp_path):
     (tmp_path / "cache").write_text("a file")
     behind = MemoryStore()
     assert CachedStore(behind, BlobCache(tmp_path / "cache" / "here", 1000)).get(behind.put(b"weights")) == b"weights"
+
+
+def test_blob_that_a_full_disk_interrupts_leaves_no_file(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    cache = BlobCache(tmp_path, 1000)
+    monkeypatch.setattr(Path, "replace", full)
+    cache.add(key_of(b"weights"), b"weights")
+    assert cache.get(key_of(b"weights")) is None
+    assert [path.name for path in tmp_path.iterdir() if path.name != "lock"] == []
 
 
 def read_and_write(folder: Path, seed: int) -> None:

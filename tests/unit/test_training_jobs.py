@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from shard_rows import rows_of
 
 from app.config import GAMES, NetworkSettings, PpoCoefficients, PpoSettings
 from app.core import ConfigKey, NetworkShape
@@ -35,7 +36,7 @@ def episodes(games: int = 40, length: int = 4, **meta) -> Shard:
     returns = rng.choice([-1, 1], size=(games, 1)).astype(np.float32) * np.array([[1, -1]], dtype=np.float32)
     seat = (step % 2).astype(np.int8)
     about = {"config_key": CONFIG.key, "rules_version": GAME.rules_version, "model": "a" * 64, "opponents": ()}
-    return Shard(
+    return rows_of(
         obs=rng.integers(0, 2, (rows, GAME.observation_size), dtype=np.uint8),
         mask=mask,
         action=np.full(rows, 4, dtype=np.int32),
@@ -43,14 +44,10 @@ def episodes(games: int = 40, length: int = 4, **meta) -> Shard:
         value=rng.normal(0, 0.1, rows).astype(np.float32),
         reward=np.where(last, returns[game, seat], 0).astype(np.float32),
         done=last,
-        truncated=np.zeros(rows, dtype=bool),
-        bootstrap=np.zeros(rows, dtype=np.float32),
         seat=seat,
         game=game,
         step=step,
         returns=returns,
-        history=np.zeros(0, dtype=np.int32),
-        history_offsets=np.zeros(games + 1, dtype=np.int64),
         meta=ShardMeta(**about | {"seed": 1, "worker": "w0", "temperature": 1.0} | meta),
     )
 
