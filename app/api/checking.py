@@ -90,9 +90,9 @@ def check_player(
     """
     from app.play import check_player as player_check
 
-    place = locate_run(run, config_file)
-    compute = Compute(settings_folder=place.settings_folder)
-    return player_check.check_player(name, config_of(game, place), compute)
+    location = locate_run(run, config_file)
+    compute = Compute(settings_folder=location.settings_folder)
+    return player_check.check_player(name, config_of(game, location), compute)
 
 
 def check_backend(
@@ -106,6 +106,6 @@ def check_backend(
     >>> flyball.check_backend("tic_tac_toe_2p")
     []
     """
-    place = locate_run(run, config_file)
-    config = config_of(game, place)
-    return contract.check_backend(config.backend, config, place.load().folder)
+    location = locate_run(run, config_file)
+    config = config_of(game, location)
+    return contract.check_backend(config.backend, config, location.load().folder)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.api.runs import Place, Say
+from app.api.runs import RunLocation, Say
 from app.comparison.fitting import Prediction, fit, plant_text, predict
 from app.comparison.run import RunFigures
 from app.comparison.strength import StudyResources
@@ -38,7 +38,7 @@ class ComparisonResult(FrozenModel):
 class ComparisonRequest:
     """A comparison, see the options of ``flyball compare``."""
 
-    place: Place
+    location: RunLocation
     keys: Sequence[ConfigKey]
     minutes: float
     seeds: Sequence[int]
@@ -67,7 +67,7 @@ def compare_arms(request: ComparisonRequest) -> ComparisonResult:
         "selfplay_workers": [f"{WORKER_DAEMON}@node{number}" for number in range(1, request.nodes + 1)],
         "configs": list(request.keys),
     }
-    loaded = request.place.load(nest(preset) | parse(tuple(request.assignments)))
+    loaded = request.location.load(nest(preset) | parse(tuple(request.assignments)))
     check_settings(loaded)
     arms = _chosen(request, tuple(arms_of(loaded.run)))
     for trouble in request.troubles:
@@ -75,13 +75,13 @@ def compare_arms(request: ComparisonRequest) -> ComparisonResult:
     seconds = request.minutes * SECONDS_PER_MINUTE
     study = Study(settings=loaded.run, seconds=seconds, cores=request.cores, troubles=tuple(request.troubles))
     study.claim(request.folder)
-    place = StudyResources(request.folder, request.place.settings_folder, request.workers, request.say)
-    tasks = study.tasks(arms, request.seeds, place)
-    runs = do_runs(tasks, place)
+    resources = StudyResources(request.folder, request.location.settings_folder, request.workers, request.say)
+    tasks = study.tasks(arms, request.seeds, resources)
+    runs = do_runs(tasks, resources)
     for run in runs:
         for unfolded in run.unfolded:
             request.say(f"Not folded with seed {run.seed}, {run.arm}: {unfolded}")
-    strengths = measure(study, runs, request.games, place)
+    strengths = measure(study, runs, request.games, resources)
     figures = summarise(runs, strengths)
     predictions = None
     if request.refit:

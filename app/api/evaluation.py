@@ -37,10 +37,7 @@ class EvaluationResult(FrozenModel):
 
 
 class LostGames(FlyballError):
-    """Some games could not be played.
-
-    The played games are then not the requested sample.
-    """
+    """Some games could not be played. The played games are then not the requested sample."""
 
 
 def evaluate_gauntlet(request: EvaluationRequest) -> EvaluationResult:
@@ -51,7 +48,7 @@ def evaluate_gauntlet(request: EvaluationRequest) -> EvaluationResult:
     config = request.config
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
         store = open_store(folder)
-        hero = fetch_player(request.model, "model", request.place, config, store, say=request.say)
+        hero = fetch_player(request.model, "model", request.location, config, store, say=request.say)
         opponents = fetch_opponents(request, hero, store)
         results = _play(request, folder, hero, opponents)
     info = describe(config)
@@ -83,7 +80,7 @@ def _play(request: EvaluationRequest, store: str, hero: str, players: Mapping[st
         seed=request.seed,
         device=request.device,
         precision=request.precision,
-        settings_folder=request.place.settings_folder,
+        settings_folder=request.location.settings_folder,
     )
     progress = summed("games", request.say, lambda played: f"{played}/{planned} games")
 
@@ -117,10 +114,7 @@ def summed(unit: str, say: Say, text: Callable[[int], str]) -> Report:
 
 
 async def play_gauntlet(engine: Engine, spec: GauntletSpec, on_progress: Report | None = None) -> GauntletResult:
-    """Play all games of a gauntlet, without a deadline.
-
-    Raises ``NothingPlayed`` or ``LostGames``.
-    """
+    """Play all games of a gauntlet, without a deadline. Raises ``NothingPlayed`` or ``LostGames``."""
     # Judges and engines may take hours, and whoever asked for the games can interrupt them.
     patient = spec.config.evaluation.replace(batch_seconds=MAX_SECONDS)
     spec = spec.replace(config=spec.config.replace(evaluation=patient))

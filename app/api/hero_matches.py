@@ -1,7 +1,4 @@
-"""Hero matches: a language model plays mixed opponents.
-
-The opponents differ from game to game.
-"""
+"""Hero matches: a language model plays mixed opponents. The opponents differ from game to game."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +9,7 @@ from typing import Literal
 
 from app.api.leagues import leagues_in
 from app.api.opponents import NobodyToPlay
-from app.api.runs import Place, Say, open_journal, silent
+from app.api.runs import RunLocation, Say, open_journal, silent
 from app.api.text_players import fetch_text_player
 from app.config import LANGUAGE_BACKEND, Compute, GameConfig, Precision
 from app.core import BadUsage, ConfigKey, derive_seed, lineups, reading
@@ -38,7 +35,7 @@ class HeroMatchRequest:
     are drawn as ``mixed`` says.
     """
 
-    place: Place
+    location: RunLocation
     config: GameConfig
     model: str
     mixed: Mixed | None
@@ -84,7 +81,7 @@ def evaluate_hero(request: HeroMatchRequest) -> HeroMatchResult:
         store = open_store(folder)
 
         def fetched(name: str, argument: str) -> str:
-            return fetch_text_player(name, argument, request.place, config, store, say=request.say)
+            return fetch_text_player(name, argument, request.location, config, store, say=request.say)
 
         hero = fetched(request.model, "model")
         if request.power_adapters:
@@ -92,7 +89,7 @@ def evaluate_hero(request: HeroMatchRequest) -> HeroMatchResult:
             powers = {_seat(power, spec.seats, config): name for power, name in request.power_adapters.items()}
             if seat in powers:
                 raise BadUsage(f"{request.power} is the hero's power: leave it out of the power adapters.")
-            others = [fetched(powers.get(place, BASE_MODEL), "power adapter") for place in _after(seat, config)]
+            others = [fetched(powers.get(other, BASE_MODEL), "power adapter") for other in _after(seat, config)]
             tables, starts = _tables(request, hero, seat, [tuple(others)] * _rounds(request, seat))
         else:
             drawn = _drawn(request, hero, _rounds(request, seat))
@@ -135,7 +132,7 @@ def _seat(power: str, seats: tuple[str, ...], config: GameConfig) -> int:
 
 def _after(seat: int, config: GameConfig) -> list[int]:
     """Return the other seats, in turn after a seat."""
-    return [(seat + place) % config.players for place in range(1, config.players)]
+    return [(seat + offset) % config.players for offset in range(1, config.players)]
 
 
 def _rounds(request: HeroMatchRequest, seat: int | None) -> int:
@@ -178,7 +175,7 @@ def _weights(request: HeroMatchRequest, hero: str) -> dict[str, float]:
     league = _league(request)
     member = league.agents.get(hero) or Agent(id=hero, kind="checkpoint", step=0)
     weights: dict[str, float] = {}
-    for pick, probability in distribution(league, member, request.place.load().run.league.matchmaking).items():
+    for pick, probability in distribution(league, member, request.location.load().run.league.matchmaking).items():
         if pick.agent != hero:
             weights[pick.agent] = weights.get(pick.agent, 0.0) + probability
     if not weights:
@@ -197,7 +194,7 @@ def _league(request: HeroMatchRequest) -> League:
         if about.config_key not in (None, request.config.key):
             raise BadUsage(f"{request.league} is the league of {about.config_key}, not of {request.config.key}.")
         return league
-    with open_journal(request.place) as reader:
+    with open_journal(request.location) as reader:
         views = leagues_in(reader, request.say)
     key = request.config.key
     return views[key].league if key in views else League()

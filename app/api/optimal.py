@@ -1,7 +1,4 @@
-"""The share of a model's moves that are optimal.
-
-Only games with a solver have it.
-"""
+"""The share of a model's moves that are optimal. Only games with a solver have it."""
 
 from dataclasses import replace
 from pathlib import Path

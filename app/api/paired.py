@@ -1,7 +1,4 @@
-"""Paired comparisons in Hearts.
-
-A model and a reference play the same deals in the same seats.
-"""
+"""Paired comparisons in Hearts. A model and a reference play the same deals in the same seats."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -39,7 +36,7 @@ def compare_hands(request: EvaluationRequest) -> dict[str, Any]:
     single_hands(config)  # refuses other games than Hearts
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
         store = open_store(folder)
-        hero = fetch_player(request.model, "model", request.place, config, store, say=request.say)
+        hero = fetch_player(request.model, "model", request.location, config, store, say=request.say)
         opponents = fetch_opponents(request, hero, store)
         results = _compare(request, folder, hero, opponents)
     return {
@@ -61,7 +58,9 @@ def _compare(request: EvaluationRequest, store: str, hero: str, opponents: Mappi
     """
     config, fixed = request.config, None
     if request.reference is not None:
-        fixed = fetch_player(request.reference, "reference", request.place, config, open_store(store), say=request.say)
+        fixed = fetch_player(
+            request.reference, "reference", request.location, config, open_store(store), say=request.say
+        )
     pairs = {name: ((hero, player), (fixed or player, player)) for name, player in opponents.items()}
     spec = HandsSpec(
         store=store,
@@ -73,7 +72,7 @@ def _compare(request: EvaluationRequest, store: str, hero: str, opponents: Mappi
         temperature=config.evaluation.temperature,
         device=request.device,
         precision=request.precision,
-        settings_folder=request.place.settings_folder,
+        settings_folder=request.location.settings_folder,
     )
     pairings = tuple(dict.fromkeys(pairing for pair in pairs.values() for pairing in pair))
     played = run_coroutine(_play_hands(spec, pairings, request.workers, request.say))
@@ -98,10 +97,7 @@ def _deals(asked: int, seats: int, say: Say) -> int:
 async def _play_hands(
     spec: HandsSpec, pairings: Sequence[Pairing], workers: int, say: Say
 ) -> dict[Pairing, HandResults]:
-    """Play all deals with each pairing, in parallel parts.
-
-    No hand depends on the part that it is in.
-    """
+    """Play all deals with each pairing, in parallel parts. No hand depends on the part that it is in."""
     parts = 1 if workers == 1 else min(spec.deals, workers * PARTS)
     bounds = list(pairwise(spec.deals * part // parts for part in range(parts + 1)))
     jobs = [

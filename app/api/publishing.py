@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from app.api.runs import Place, Say, check_config, complaint, current_model, open_journal
+from app.api.runs import RunLocation, Say, check_config, complaint, current_model, open_journal
 from app.api.selection import Selection
 from app.bus import BROKER_ONLY, BrokerUnavailable, Bus
 from app.core import NAME_LENGTH, BadUsage, FlyballError
@@ -62,7 +62,9 @@ def check_publishable(kind: type[Payload]) -> None:
         )
 
 
-def check_scope(place: Place, payload: Payload, config_key: str | None, event_id: str | None, say: Say) -> None:
+def check_scope(
+    location: RunLocation, payload: Payload, config_key: str | None, event_id: str | None, say: Say
+) -> None:
     """Refuse an event about the wrong subject. Raises ``BadUsage``, ``UnknownConfig`` or ``BadData``."""
     if payload.scope is Scope.SYSTEM:
         if config_key is not None:
@@ -71,16 +73,16 @@ def check_scope(place: Place, payload: Payload, config_key: str | None, event_id
     if config_key is None:
         raise BadUsage(f"{payload.event_name} is about one configuration: name its config key.")
     try:
-        with open_journal(place) as reader:
+        with open_journal(location) as reader:
             check_config(reader, config_key)
             if isinstance(payload, ModelRolledBack | RollbackRequested):
-                _check_rollback(place, reader, payload, config_key, event_id, say=say)
+                _check_rollback(location, reader, payload, config_key, event_id, say=say)
     except NotAJournal:
         check_config(None, config_key)
 
 
 def _check_rollback(
-    place: Place,
+    location: RunLocation,
     reader: JournalReader,
     wanted: ModelRolledBack | RollbackRequested,
     config_key: str,
@@ -96,7 +98,7 @@ def _check_rollback(
     if event_id is not None and any(event.id == event_id for event in recorded):
         return  # already recorded: publishing it again changes nothing
     field = "from_model" if isinstance(wanted, ModelRolledBack) else "model"
-    model, current = getattr(wanted, field), current_model(place, reader, config_key, say)
+    model, current = getattr(wanted, field), current_model(location, reader, config_key, say)
     is_early = current is None and isinstance(wanted, RollbackRequested)
     if model != current and not is_early:
         raise BadData(

@@ -31,10 +31,7 @@ class Selection:
     def read(
         self, reader: JournalReader, after: int = 0, *, on_dead: Callable[[DeadLetter], None]
     ) -> Iterator[Event[Any]]:
-        """Iterate over the selected events after a position.
-
-        ``on_dead`` receives events that can't be read.
-        """
+        """Iterate over the selected events after a position. ``on_dead`` receives events that can't be read."""
         for event in history(reader, after=after, types=self.types, on_dead=on_dead):
             if self.config_key in (None, event.subject):
                 yield event

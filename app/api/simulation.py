@@ -83,8 +83,8 @@ def simulate(
     check_arguments(Days, days=days)
     check_arguments(Seeds, seeds=numbers)
     chosen = PROFILES["full"] if games is None else ordered([games] if isinstance(games, str) else games)
-    place = locate_run(run, config_file)
-    loaded = place.load(nest(simulated(nodes, chosen) | flatten(settings or {})))
+    location = locate_run(run, config_file)
+    loaded = location.load(nest(simulated(nodes, chosen) | flatten(settings or {})))
     modelled = load_plant(None if plant is None else Path(plant), loaded.games)
     return simulate_arms(loaded, numbers, days=days, plant=modelled, jobs=jobs, ablate=ablate, say=progress)
 

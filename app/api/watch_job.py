@@ -70,15 +70,15 @@ def watch(spec: JsonObject, report: Report) -> JsonObject:
     ``BadUsage``, and the errors of ``fetch_player`` and ``load_player_or_judge``.
     """
     asked = WatchSpec.model_validate(spec)
-    place = locate_run(asked.run, asked.config_file)
-    config = place.config(asked.config)
+    location = locate_run(asked.run, asked.config_file)
+    config = location.config(asked.config)
     check_watchable(config)
     if asked.seat >= config.players:
         raise BadUsage(f"{config.key} has no seat {asked.seat}: its seats are 0 to {config.players - 1}.")
     store, game = MemoryStore(), open_table(config, 0).spec
     named = {"player": asked.player, AGAINST: asked.against}
-    names = [fetch_player(name, who, place, config, store, say=silent) for who, name in named.items()]
-    compute = Compute(device=asked.device, precision=asked.precision, settings_folder=place.settings_folder)
+    names = [fetch_player(name, who, location, config, store, say=silent) for who, name in named.items()]
+    compute = Compute(device=asked.device, precision=asked.precision, settings_folder=location.settings_folder)
     settings, seen = config.evaluation, list[int]()
     players = [
         Watched(load_player_or_judge(store, name, game, compute, config), settings.temperature, report, seen)

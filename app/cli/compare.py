@@ -1,7 +1,4 @@
-"""``flyball compare``: measure what controllers are worth on real games.
-
-All runs get equal processor time.
-"""
+"""``flyball compare``: measure what controllers are worth on real games. All runs get equal processor time."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +7,7 @@ from typing import TypeVar
 import click
 
 from app.api.comparison import ComparisonRequest, compare_arms
-from app.api.runs import Place
+from app.api.runs import RunLocation
 from app.api.simulation import ordered
 from app.cli.options import FOLDER, json_option, placed, set_option, workers_option
 from app.cli.output import interval_text, note, show_table, write_json
@@ -74,7 +71,7 @@ RUNS: Mapping[str, Callable[[ArmFigures], str]] = {
 @json_option
 @placed
 def compare(
-    place: Place,
+    location: RunLocation,
     *,
     configs: str,
     minutes: float,
@@ -101,7 +98,7 @@ def compare(
     repeated.
     """
     request = ComparisonRequest(
-        place=place,
+        location=location,
         keys=ordered([ConfigKey(key.strip()) for key in configs.split(",") if key.strip()]),
         minutes=minutes,
         seeds=range(first_seed, first_seed + seeds),

@@ -1,7 +1,4 @@
-"""``flyball doctor``: find troubles of a run and of this machine.
-
-Each finding says what to do.
-"""
+"""``flyball doctor``: find troubles of a run and of this machine. Each finding says what to do."""
 
 import re
 import sys
@@ -15,7 +12,7 @@ from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.text import Text
 
-from app.api.runs import Place, is_listening
+from app.api.runs import RunLocation, is_listening
 from app.cli.options import placed
 from app.cli.output import echo, note, show, write_json
 from app.core import FlyballError
@@ -48,7 +45,7 @@ CODES = {code_of(check): check for check in CHECKS}
 )
 @click.option("--explain", type=click.Choice(sorted(CODES)), metavar="CODE", help="Show a finding's runbook instead.")
 @placed
-def doctor(place: Place, *, form: Format, deep: bool, explain: str | None) -> None:
+def doctor(location: RunLocation, *, form: Format, deep: bool, explain: str | None) -> None:
     """Look for troubles of a run and of this machine.
 
     The run need not be running; the machine may be its head or a worker. Each finding has a code, what is wrong and
@@ -62,7 +59,7 @@ def doctor(place: Place, *, form: Format, deep: bool, explain: str | None) -> No
     clock = SystemClock()
     began = clock.monotonic()
     try:
-        facts = gather(place, deep=deep)
+        facts = gather(location, deep=deep)
         found = diagnose(facts, CHECKS)
     except FlyballError as error:
         if form != "nagios":
@@ -75,9 +72,9 @@ def doctor(place: Place, *, form: Format, deep: bool, explain: str | None) -> No
         sys.exit(code)
     seconds = _seconds_since(clock, began)
     if form == "json":
-        write_json({"worst": worst(found), "seconds": seconds, "findings": [_values(one, place) for one in found]})
+        write_json({"worst": worst(found), "seconds": seconds, "findings": [_values(one, location) for one in found]})
     else:
-        _show(found, seconds, place)
+        _show(found, seconds, location)
     if worst(found) == "critical":
         sys.exit(1)
 
@@ -86,11 +83,16 @@ def _seconds_since(clock: Clock, began: float) -> float:
     return round(clock.monotonic() - began, 3)
 
 
-def _values(one: Diagnosis, place: Place) -> dict[str, Any]:
-    return {"code": one.code, **asdict(one.symptom), "hint": place.completed(one.symptom.hint), "runbook": one.runbook}
+def _values(one: Diagnosis, location: RunLocation) -> dict[str, Any]:
+    return {
+        "code": one.code,
+        **asdict(one.symptom),
+        "hint": location.completed(one.symptom.hint),
+        "runbook": one.runbook,
+    }
 
 
-def _show(found: Sequence[Diagnosis], seconds: float, place: Place) -> None:
+def _show(found: Sequence[Diagnosis], seconds: float, location: RunLocation) -> None:
     """Write the findings to stdout, then a summary to stderr.
 
     A finding has its severity, code and place, then what is wrong, then what to do.
@@ -101,24 +103,21 @@ def _show(found: Sequence[Diagnosis], seconds: float, place: Place) -> None:
         show(
             head.append(f"  {symptom.where}", "default"),
             _indented(symptom.what),
-            _indented(place.completed(symptom.hint), "dim"),
+            _indented(location.completed(symptom.hint), "dim"),
         )
     checked = f"{len(CHECKS)} checks in {seconds:.1f} s"
     if not found:
         echo(f"No trouble found: {checked}.")
         return
     counts = [f"{number} {severity}" for severity in LEVELS if (number := _count(found, severity))]
-    page = f", or {address}" if (address := page_of(found[0], place)) else ""
+    page = f", or {address}" if (address := page_of(found[0], location)) else ""
     note(f"{', '.join(counts)}; {checked}. Runbook: flyball doctor --explain {found[0].code}{page}")
 
 
-def page_of(one: Diagnosis, place: Place) -> str | None:
-    """Return the address of a finding's runbook in the dashboard.
-
-    None if nothing listens there.
-    """
+def page_of(one: Diagnosis, location: RunLocation) -> str | None:
+    """Return the address of a finding's runbook in the dashboard. None if nothing listens there."""
     with suppress(FlyballError):
-        settings = place.load().deployment.dashboard
+        settings = location.load().deployment.dashboard
         host, port = settings.address, settings.port
         if port and is_listening(f"tcp://{host}:{port}"):
             return f"{url_at(host, port).rstrip('/')}{ADDRESS}/{one.runbook}"

@@ -1,14 +1,11 @@
-"""``flyball eval``: the strength of a checkpoint.
-
-The checkpoint plays one of our games or a Gymnasium environment.
-"""
+"""``flyball eval``: the strength of a checkpoint. The checkpoint plays one of our games or a Gymnasium environment."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 
-from app.api.runs import Place
+from app.api.runs import RunLocation
 from app.cli.options import FILE, given_options, pick, placed, seed_option, workers_option
 from app.cli.output import data_only_on_stdout, note, write_json
 from app.config import FEWEST_SIMULATIONS, MOST_SIMULATIONS
@@ -98,7 +95,7 @@ OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps"
 )
 @click.option("--json", is_flag=True, expose_value=False, help="Write JSON, as it always does.")
 @placed
-def eval(place: Place, /, config_key: str | None, environment: str | None, **options: Any) -> None:  # noqa: A001
+def eval(location: RunLocation, /, config_key: str | None, environment: str | None, **options: Any) -> None:  # noqa: A001
     """Evaluate a checkpoint or a bot and write one JSON object.
 
     The same arguments write the same bytes.
@@ -158,11 +155,13 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
         return
     with data_only_on_stdout(), threads(1):
         options["device"] = str(resolve(options["device"]))
-        summary = _evaluate(place, config_key, environment, options)
+        summary = _evaluate(location, config_key, environment, options)
     write_json(summary)
 
 
-def _evaluate(place: Place, config_key: str | None, environment: str | None, options: dict[str, Any]) -> dict[str, Any]:
+def _evaluate(
+    location: RunLocation, config_key: str | None, environment: str | None, options: dict[str, Any]
+) -> dict[str, Any]:
     if environment is not None:
         from app.cli.episodes import evaluate_environment
 
@@ -174,7 +173,7 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
     from app.api.paired import compare_hands
 
     assert config_key is not None
-    config = place.config(config_key)
+    config = location.config(config_key)
     temperature = options["temperature"]
     if options["optimal"] is not None and temperature is None:
         temperature = 0.0
@@ -189,10 +188,10 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
 
         adapters = _power_adapters(options["power_adapters"])
         named = pick(options, *SHARED, "mixed", "power", "league", "games")
-        asked = HeroMatchRequest(place, config, model, power_adapters=adapters, **named, say=note)
+        asked = HeroMatchRequest(location, config, model, power_adapters=adapters, **named, say=note)
         return evaluate_hero(asked).model_dump(mode="json")
     others = pick(options, *SHARED, "games", "workers", "reference", "paired")
-    request = EvaluationRequest(place, config, model, against, **others, say=note)
+    request = EvaluationRequest(location, config, model, against, **others, say=note)
     if options["optimal"] is not None:
         return measure_optimal(request, options["optimal"]).model_dump(mode="json")
     if options["exploitability"]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from app.api.runs import Place
+from app.api.runs import RunLocation
 from app.cli.options import complete_types, json_option, placed
 from app.cli.output import echo, write_row
 from app.cli.streams import shows_all
@@ -57,12 +57,12 @@ def schema(type_name: str, *, whole: bool) -> None:
 )
 @click.option("--compact", is_flag=True, help="Only requests, decisions and main facts.")
 @placed
-def graph(place: Place, form: Literal["mermaid", "dot", "json"], *, compact: bool) -> None:
+def graph(location: RunLocation, form: Literal["mermaid", "dot", "json"], *, compact: bool) -> None:
     """Draw the graph of events.
 
     It shows daemons, the reducers in them, and the event types that they emit and read.
     """
     from daemons import graph as drawing
 
-    settings = place.load().run
+    settings = location.load().run
     echo(drawing.render(drawing.compact(settings) if compact else drawing.whole(settings), form), nl=False)

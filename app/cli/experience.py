@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from app.api.runs import Place
+from app.api.runs import RunLocation
 from app.cli.options import FILE, json_option, placed, seed_option
 from app.cli.output import note, write_values
 
@@ -32,7 +32,7 @@ def experience() -> None:
 @json_option
 @placed
 def export(
-    place: Place,
+    location: RunLocation,
     file: Path,
     *,
     config_key: str,
@@ -53,12 +53,12 @@ def export(
     from app.play.selfplay import play_lessons
     from app.store import MemoryStore, experience_lines
 
-    config = place.config(config_key)
+    config = location.config(config_key)
     if rewards is not None:
         config = config.replace(selfplay=config.selfplay.replace(rewards=rewards))
     store = MemoryStore()
-    name = fetch_player(model, "model", place, config, store, say=note)
-    compute = Compute(settings_folder=place.settings_folder)
+    name = fetch_player(model, "model", location, config, store, say=note)
+    compute = Compute(settings_folder=location.settings_folder)
     player = load_player(store, name, open_table(config, 0).spec, compute, config)
     rows = played = 0
     with threads(1), writing(file), file.open("w", encoding="utf-8") as lines:
@@ -75,7 +75,7 @@ def export(
 @game_option
 @json_option
 @placed
-def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
+def check(location: RunLocation, file: Path, *, config_key: str, as_json: bool) -> None:
     """Check that FILE holds valid experience, and say what is in it.
 
     Every line must be valid, and the lines must make whole episodes. An error names the line and the field, and the
@@ -87,7 +87,7 @@ def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
     from app.core.legal import legal_counts
     from app.store import load_experience, steps_left_out
 
-    config = place.config(config_key)
+    config = location.config(config_key)
     shard = load_experience(file, config)
     values = {
         "file": str(file),

@@ -1,7 +1,4 @@
-"""The group of all commands, and their exit codes.
-
-Data goes to stdout, everything else to stderr.
-"""
+"""The group of all commands, and their exit codes. Data goes to stdout, everything else to stderr."""
 
 import errno
 import gc
@@ -82,10 +79,7 @@ ODD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES})
 
 
 class PathName(click.Path):
-    """A path whose name is not empty.
-
-    An unset variable of the shell is empty, and would mean the current folder.
-    """
+    """A path whose name is not empty. An unset variable of the shell is empty, and would mean the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """See ``click.ParamType.convert``."""

@@ -149,10 +149,7 @@ def init(
 
 
 def _warn_of_store(machine: Machine, store: str) -> None:
-    """Warn on stderr of a store that cannot be written yet.
-
-    The store may be mounted later.
-    """
+    """Warn on stderr of a store that cannot be written yet. The store may be mounted later."""
     from app.store.objects import UnusableStore
     from app.store.opening import check_folder
 
@@ -245,10 +242,7 @@ def _program() -> Path:
 
 
 def _without(text: str, programs: Sequence[str]) -> str:
-    """Return supervisord's configuration without some programs.
-
-    None of these may be the first of its group.
-    """
+    """Return supervisord's configuration without some programs. None of these may be the first of its group."""
     kept = [part for part in text.split("\n[program:") if part.partition("]")[0] not in programs]
     for name in programs:
         kept[0] = kept[0].replace(f",{name}", "")

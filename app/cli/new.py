@@ -114,10 +114,7 @@ def _text(file: str) -> str:
 
 
 def _renamed(text: str, example: Example, name: str) -> str:
-    """Return an example's text with new names.
-
-    Whole words, and parts between underscores, are replaced.
-    """
+    """Return an example's text with new names. Whole words, and parts between underscores, are replaced."""
     made = {"name": name, "class": "".join(part.capitalize() for part in name.split("_"))}
     names = {example.module: name} | {old: form.format(**made) for old, form in example.names.items()}
     words = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))

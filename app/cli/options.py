@@ -35,18 +35,18 @@ def _set(ctx: click.Context, param: click.Parameter, value: Path | None) -> None
 def placed(command: C) -> C:
     """Add ``--run`` and ``--config-file`` to a command.
 
-    The command receives a ``Place`` as its first argument.
+    The command receives a ``RunLocation`` as its first argument.
     """
 
     @click.option("--run", "run_dir", type=FOLDER, callback=_set, expose_value=False, help="Folder of the run.")
     @click.option("--config-file", type=FILE, callback=_set, expose_value=False, help="Settings file.")
     @click.pass_context
     @wraps(command)
-    def with_place(ctx: click.Context, /, *args: Any, **options: Any) -> Any:
+    def with_location(ctx: click.Context, /, *args: Any, **options: Any) -> Any:
         chosen = ctx.find_root().obj
         return command(locate_run(chosen["run_dir"], chosen["config_file"]), *args, **options)
 
-    return with_place  # type: ignore[return-value]  # click's decorators call it as they would the command
+    return with_location  # type: ignore[return-value]  # click's decorators call it as they would the command
 
 
 def pick(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -55,10 +55,7 @@ def pick(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def given_options(ctx: click.Context) -> dict[str, str]:
-    """Return the flags that the command line gives, by parameter name.
-
-    An argument's flag is its name.
-    """
+    """Return the flags that the command line gives, by parameter name. An argument's flag is its name."""
     flags = {str(param.name): param.opts[0] for param in ctx.command.params if param.expose_value}
     given = (name for name in flags if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE)
     return {name: flags[name] for name in given if ctx.params[name] != ()}  # click counts a missing PATTERN as given

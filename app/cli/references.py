@@ -208,10 +208,7 @@ PAGES: Mapping[str, Callable[[], str]] = {"cli.md": commands_page, "settings.md"
 
 
 def run(arguments: Sequence[str], folder: Path = FOLDER) -> int:
-    """Check or write the pages in a folder; return the exit code.
-
-    1 if a page is out of date, 2 for wrong arguments.
-    """
+    """Check or write the pages in a folder; return the exit code. 1 if a page is out of date, 2 for wrong arguments."""
     if list(arguments) not in (["check"], ["write"]):
         sys.stderr.write("usage: python -m app.cli.references check|write\n")
         return 2

@@ -14,7 +14,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from app.api.runs import Place, check_config, connected, open_run
+from app.api.runs import RunLocation, check_config, connected, open_run
 from app.api.selection import Selection, select
 from app.bus import BROKER_ONLY
 from app.cli.options import (
@@ -51,10 +51,7 @@ FITTING = {
 """The options that each mode accepts."""
 
 CHOOSING = frozenset({"patterns", "config_key", "first", "last"})
-"""Options of which publishing again needs one.
-
-Otherwise an operator could publish the whole journal by mistake.
-"""
+"""Options of which publishing again needs one. Otherwise an operator could publish the whole journal by mistake."""
 
 EVERY_CONFIG = "all configurations"
 SIGNS: dict[Change, str] = {"missing": "-", "added": "+", "replaced": ">", "changed": "~"}
@@ -81,7 +78,7 @@ Counts = Counter[tuple[str, Change, str]]
 @json_option
 @placed
 @click.pass_context
-def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
+def replay(ctx: click.Context, /, location: RunLocation, **options: Any) -> None:
     """Replay recorded events, in one of three ways.
 
     \b
@@ -101,7 +98,7 @@ def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
         model current. RUN_CONFIGURED is skipped: only the broker publishes it.
     """
     mode = _mode(ctx)
-    with open_run(place) as reader:
+    with open_run(location) as reader:
         check_config(reader, options["config_key"])
         end = _checked_end(reader.head, options["first"], options["last"])
         if mode == "check":
@@ -111,7 +108,7 @@ def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
         if mode == "what_if":
             show_what_if(reader, selection, end=end, **pick(options, "assignments", "first", "as_json"))
         else:
-            _again(place, reader, selection, end, options)
+            _again(location, reader, selection, end, options)
 
 
 def _mode(ctx: click.Context) -> str:
@@ -129,10 +126,7 @@ def _mode(ctx: click.Context) -> str:
 
 
 def _checked_end(head: int, first: int, last: int | None) -> int:
-    """Return the last position of a span.
-
-    Raises ``UsageError`` for an empty span.
-    """
+    """Return the last position of a span. Raises ``UsageError`` for an empty span."""
     if last is not None and last < first:
         raise click.UsageError(f"--from {first} lies after --to {last}: there is nothing between them.")
     if first > max(1, head):
@@ -140,13 +134,15 @@ def _checked_end(head: int, first: int, last: int | None) -> int:
     return head if last is None else min(last, head)
 
 
-def _again(place: Place, reader: JournalReader, selection: Selection, end: int, options: dict[str, Any]) -> None:
+def _again(
+    location: RunLocation, reader: JournalReader, selection: Selection, end: int, options: dict[str, Any]
+) -> None:
     """Publish the chosen events again with ``--yes``; otherwise show them."""
     found = selection.read(reader, after=options["first"] - 1, on_dead=complain)
     upto = takewhile(lambda event: event.sequence <= end, found)
     chosen = (event for event in upto if event.data.event_type not in BROKER_ONLY)
     if options["yes"]:
-        asyncio.run(_publish(place, chosen, options["timeout"], **pick(options, "reason", "speed", "as_json")))
+        asyncio.run(_publish(location, chosen, options["timeout"], **pick(options, "reason", "speed", "as_json")))
         return
     counts: Counter[str] = Counter()
     for event in chosen:
@@ -157,14 +153,17 @@ def _again(place: Place, reader: JournalReader, selection: Selection, end: int, 
 
 
 async def _publish(
-    place: Place, events: Iterator[Event[Any]], deadline_s: float, *, reason: str, speed: float | None, as_json: bool
+    location: RunLocation,
+    events: Iterator[Event[Any]],
+    deadline_s: float,
+    *,
+    reason: str,
+    speed: float | None,
+    as_json: bool,
 ) -> None:
-    """Publish each event's data as a new event caused by the original.
-
-    The same reason gives the same id.
-    """
+    """Publish each event's data as a new event caused by the original. The same reason gives the same id."""
     before: int | None = None
-    async with connected(place, deadline_s) as bus:
+    async with connected(location, deadline_s) as bus:
         for event in events:
             if speed is not None and before is not None:
                 await asyncio.sleep((event.recorded_us - before) / SECOND_US / speed)
@@ -316,10 +315,7 @@ def show_what_if(
 
 
 def _sum_up(firsts: Mapping[str, Divergence], counts: Counts) -> None:
-    """Print counts by kind of change, then by configuration.
-
-    Configurations are in order of their first difference.
-    """
+    """Print counts by kind of change, then by configuration. Configurations are in order of their first difference."""
     if not firsts:
         note("Nothing differs.")
         return
@@ -335,10 +331,7 @@ def _sum_up(firsts: Mapping[str, Divergence], counts: Counts) -> None:
 
 
 def _by_kind(counts: Counts) -> dict[Change, list[tuple[str, int]]]:
-    """Return (name, count) pairs by kind of change.
-
-    The most frequent names come first, those of ``WORK`` last.
-    """
+    """Return (name, count) pairs by kind of change. The most frequent names come first, those of ``WORK`` last."""
     work = {payload.event_name for payload in WORK}
     totals: dict[Change, Counter[str]] = {kind: Counter() for kind in SIGNS}
     for (_, kind, name), count in sorted(counts.items()):

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from app.api.runs import Place
+from app.api.runs import RunLocation
 from app.api.simulation import ordered, plan_cluster, simulate_arms, with_processes
 from app.cli.options import FILE, figure_option, given_options, json_option, placed, set_option
 from app.cli.output import interval_text, note, show, show_table, write_json
@@ -115,7 +115,7 @@ def processes_option(flag: str, machines: str) -> Callable[[Any], Any]:
 @click.pass_context
 def simulate(
     ctx: click.Context,
-    place: Place,
+    location: RunLocation,
     *,
     nodes: int,
     on_head: dict[str, int],
@@ -150,7 +150,7 @@ def simulate(
         preset = planned(nodes) | ({} if configs is None else {"configs": list(_keys(configs))})
     else:
         preset = simulated(nodes, _keys("all" if configs is None else configs))
-    loaded = place.load(nest(preset | parse(assignments)))
+    loaded = location.load(nest(preset | parse(assignments)))
     plant = with_processes(load_plant(plant_file, loaded.games), on_head, on_nodes)
     if plan:
         found = plan_cluster(loaded, plant, seed=first_seed, hours=hours, most_wait=most_wait, say=note)

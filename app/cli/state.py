@@ -1,7 +1,4 @@
-"""``flyball state``: a configuration's FeedbackState.
-
-Each value is shown with the event that set it.
-"""
+"""``flyball state``: a configuration's FeedbackState. Each value is shown with the event that set it."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,7 +7,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from app.api.runs import Place, check_config, check_played, open_run
+from app.api.runs import RunLocation, check_config, check_played, open_run
 from app.cli.options import json_option, placed
 from app.cli.output import complain, show, show_table, write_json
 from app.core import ConfigKey, FlyballError
@@ -20,10 +17,7 @@ from app.status.summary import event_text, short
 from app.status.values import brief, shown, value_text
 
 COLUMNS = ("field", "value", "set by", "event", "at")
-"""Columns of a table of fields.
-
-The event's name, id and time are empty for initial values.
-"""
+"""Columns of a table of fields. The event's name, id and time are empty for initial values."""
 
 
 class UnknownField(FlyballError, code="unknown"):
@@ -35,14 +29,14 @@ class UnknownField(FlyballError, code="unknown"):
 @click.argument("field", required=False)
 @json_option
 @placed
-def state(place: Place, config_key: str, field: str | None, *, as_json: bool) -> None:
+def state(location: RunLocation, config_key: str, field: str | None, *, as_json: bool) -> None:
     """Show the FeedbackState of CONFIG, or one FIELD of it.
 
     Each value is shown with the event that set it. `flyball trace ID` shows what led to that event.
     """
-    with open_run(place) as reader:
+    with open_run(location) as reader:
         check_config(reader, config_key)
-        check_played(reader, place, config_key)
+        check_played(reader, location, config_key)
         if field is not None and field not in FIELDS:
             raise UnknownField(f"FeedbackState has no field {field!r}.", hint=f"It has: {', '.join(FIELDS)}.")
         fields = state_fields(reader, ConfigKey(config_key), complain)
@@ -51,7 +45,7 @@ def state(place: Place, config_key: str, field: str | None, *, as_json: bool) ->
     if as_json:
         write_json({name: _written(one) for name, one in fields.items()})
     elif field is not None:
-        _show_field(place, field, fields[field])
+        _show_field(location, field, fields[field])
     else:
         show_table(COLUMNS, field_rows(fields), left=COLUMNS)
 
@@ -61,14 +55,16 @@ def field_rows(fields: Mapping[str, Field]) -> list[tuple[str, str, str, str, st
     return [(name, shown(name, brief(one.value), one), *_set_by(one.event)) for name, one in fields.items()]
 
 
-def _show_field(place: Place, name: str, field: Field) -> None:
+def _show_field(location: RunLocation, name: str, field: Field) -> None:
     parts = field.value if isinstance(field.value, tuple) and field.value else (field.value,)
     for part in parts:
         show(Text(f"{name}  {shown(name, part, field)}"))
     if field.event is None:
         show(Text("No event has set it yet."))
     else:
-        show(Text("set by ").append_text(event_text(field.event)), Text(place.command("trace", short(field.event.id))))
+        show(
+            Text("set by ").append_text(event_text(field.event)), Text(location.command("trace", short(field.event.id)))
+        )
 
 
 def _set_by(event: Event[Any] | None) -> tuple[str, str, str]:

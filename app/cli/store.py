@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import click
 
-from app.api.runs import Place, open_run
+from app.api.runs import RunLocation, open_run
 from app.cli.options import json_option, placed
 from app.cli.output import note, write_row
 from app.core.sizes import size_text
@@ -31,12 +31,12 @@ def store() -> None:
 @store.command()
 @json_option
 @placed
-def verify(place: Place, *, as_json: bool) -> None:
+def verify(location: RunLocation, *, as_json: bool) -> None:
     """Read every blob, and list the damaged ones.
 
     The exit code is 1 if there are any. The loop may be running.
     """
-    blobs, count, damaged = open_store(place.store, cached=False), 0, 0
+    blobs, count, damaged = open_store(location.store, cached=False), 0, 0
     for key in blobs.keys():  # noqa: SIM118 - a store is no mapping
         try:
             blobs.get(key)
@@ -60,7 +60,9 @@ def verify(place: Place, *, as_json: bool) -> None:
 @click.option("--supervised", is_flag=True, hidden=True, help="End when stdin does.")
 @json_option
 @placed
-def gc(place: Place, *, yes: bool, grace_hours: float, to_gib: float | None, supervised: bool, as_json: bool) -> None:
+def gc(
+    location: RunLocation, *, yes: bool, grace_hours: float, to_gib: float | None, supervised: bool, as_json: bool
+) -> None:
     """List or delete the blobs that the run does not need.
 
     The loop may be running. Blobs named by the state that follows from the journal are needed: models of the lineage,
@@ -70,12 +72,12 @@ def gc(place: Place, *, yes: bool, grace_hours: float, to_gib: float | None, sup
     """
     if supervised:
         end_with_stdin()
-    blobs, since = open_store(place.store, cached=False), SystemClock().now() - timedelta(hours=grace_hours)
+    blobs, since = open_store(location.store, cached=False), SystemClock().now() - timedelta(hours=grace_hours)
     taken = sum(one.size_bytes for one in blobs.entries()) if to_gib else 0
     if to_gib and taken <= to_gib * GIB:
         note(f"Nothing to delete: the store takes {taken / GIB:.2f} GiB.")
         return
-    with open_run(place) as reader:
+    with open_run(location) as reader:
         named = named_blobs(reader, daemons_of(*all_settings(reader)), since)
         spare = unreachable(blobs, named, since)
         if to_gib:

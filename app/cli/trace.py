@@ -6,7 +6,7 @@ import click
 from rich.text import Text
 from rich.tree import Tree
 
-from app.api.runs import Place, open_journal
+from app.api.runs import RunLocation, open_journal
 from app.api.selection import Selection
 from app.cli.options import json_option, placed
 from app.cli.output import complain, show, write_json
@@ -24,7 +24,7 @@ NO_BOUND = 1 << 62
 @click.option("--all", "everything", is_flag=True, help="Everything, from the first cause on.")
 @json_option
 @placed
-def trace(place: Place, event_id: str, *, causes: int, effects: int, everything: bool, as_json: bool) -> None:
+def trace(location: RunLocation, event_id: str, *, causes: int, effects: int, everything: bool, as_json: bool) -> None:
     """Show what led to an event, and what came of it.
 
     The event's id begins with ID. Times are relative to the event.
@@ -33,7 +33,7 @@ def trace(place: Place, event_id: str, *, causes: int, effects: int, everything:
         raise click.BadParameter("write an id, or its beginning.", param_hint="ID")
     if everything:
         causes = effects = NO_BOUND
-    with open_journal(place) as reader:
+    with open_journal(location) as reader:
         everywhere = Selection(None, None)
         found = find_trace(
             lambda: everywhere.read(reader, reader.first - 1, on_dead=complain),
@@ -71,8 +71,5 @@ def _node_text(node: TracedEvent, wanted: str, start_us: int) -> Text:
 
 
 def trace_json(trace: Trace) -> list[dict[str, Any]]:
-    """Return the events of a trace as CloudEvents.
-
-    Each has its level and its number of hidden effects.
-    """
+    """Return the events of a trace as CloudEvents. Each has its level and its number of hidden effects."""
     return [node.event.to_cloudevent() | {"level": node.level, "hidden": node.hidden} for node in trace.nodes]

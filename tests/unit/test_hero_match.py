@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.api import league_import
-from app.api.runs import Place
+from app.api.runs import RunLocation
 from app.config import RunFolder
 from app.core import UnusableFile
 from app.language.hero_match import seated, summary
@@ -77,7 +77,7 @@ def test_foreign_file_of_another_form_is_no_league(changes, tmp_path, monkeypatc
     (tmp_path / "league.json").write_text(json.dumps(document | changes))
     with pytest.raises(DamagedLeague, match=r"league\.json is not a league"):
         league_import.read_league(
-            tmp_path / "league.json", None, "diplomacy_small_3p", Place(RunFolder(tmp_path), None)
+            tmp_path / "league.json", None, "diplomacy_small_3p", RunLocation(RunFolder(tmp_path), None)
         )
 
 
