@@ -69,7 +69,7 @@ def compare_arms(request: ComparisonRequest) -> ComparisonResult:
     }
     loaded = request.location.load(nest(preset) | parse(tuple(request.assignments)))
     check_settings(loaded)
-    arms = _chosen(request, tuple(arms_of(loaded.run)))
+    arms = _arms(request, tuple(arms_of(loaded.run)))
     for trouble in request.troubles:
         Planted.parse(trouble, loaded.run)
     seconds = request.minutes * SECONDS_PER_MINUTE
@@ -87,19 +87,19 @@ def compare_arms(request: ComparisonRequest) -> ComparisonResult:
     if request.refit:
         plant = fit(tasks, strengths, load_plant())
         (request.folder / "plant.toml").write_text(plant_text(plant), encoding="utf-8")
-        measured = {one.arm: one.strength.over_none for one in figures}
+        measured = {figure.arm: figure.strength.over_none for figure in figures}
         predictions = tuple(predict(tasks, runs, measured, plant))
     return ComparisonResult(arms=tuple(figures), runs=tuple(runs), strengths=strengths, predictions=predictions)
 
 
-def _chosen(request: ComparisonRequest, known: Sequence[str]) -> tuple[str, ...]:
+def _arms(request: ComparisonRequest, names: Sequence[str]) -> tuple[str, ...]:
     """Return the arms to run.
 
     They are the given arms, by default all controllers and none. ``ablate`` adds an arm without each controller. Raises
     ``BadUsage``.
     """
-    if unknown := [arm for arm in request.arms if arm not in known]:
-        raise BadUsage(f"There is no arm {unknown[0]!r}.", hint=f"There are: {', '.join(known)}.")
+    if unknown := [arm for arm in request.arms if arm not in names]:
+        raise BadUsage(f"There is no arm {unknown[0]!r}.", hint=f"There are: {', '.join(names)}.")
     if request.arms and request.ablate:
         raise BadUsage("--arm and --ablate both choose the arms: give one of them.")
-    return tuple(dict.fromkeys(request.arms)) or (tuple(known) if request.ablate else (ALL, NONE))
+    return tuple(dict.fromkeys(request.arms)) or (tuple(names) if request.ablate else (ALL, NONE))

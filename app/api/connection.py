@@ -144,7 +144,7 @@ class AsyncConnection:
         await asyncio.to_thread(check_scope, self._location, payload, config_key, event_id, _warn)
         chosen = EventId(event_id or derive_id("api", self._boot, next(self._numbers)))
         envelope = originate(payload, event_id=chosen, time=SystemClock().now(), subject=config_key)
-        (position,) = await publish_on(await self._connected(), [envelope], _warn, known=event_id is not None)
+        (position,) = await publish_on(await self._connected(), [envelope], _warn, own_id=event_id is not None)
         return Published(position, chosen)
 
     def subscribe(

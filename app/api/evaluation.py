@@ -94,10 +94,10 @@ def _play(request: EvaluationRequest, store: str, hero: str, players: Mapping[st
 def _opponent(name: str, player: str, request: EvaluationRequest) -> Opponent:
     config = request.config
     settings, model = config.evaluation, ModelHash(player) if is_model(player) else None
-    asked = request.games or (settings.random_games if model is None else settings.model_games)
-    played = -(-asked // config.players) * config.players  # every seat equally often
-    if played != asked:
-        request.say(f"{played} games against {name} instead of {asked}: every seat is taken equally often.")
+    requested = request.games or (settings.random_games if model is None else settings.model_games)
+    played = -(-requested // config.players) * config.players  # every seat equally often
+    if played != requested:
+        request.say(f"{played} games against {name} instead of {requested}: every seat is taken equally often.")
     return Opponent(name=name, kind=player if model is None else MODEL, model=model, games=played)
 
 

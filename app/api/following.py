@@ -21,7 +21,7 @@ from daemons.clock import SystemClock
 from daemons.run_folder import bus_endpoint, is_held
 
 INTERESTING: frozenset[type[Payload]] = frozenset(
-    {ModelPromoted, PromotionRejected, TrainingIntensityChanged, *(one for one in CATALOGUE if one.notable)}
+    {ModelPromoted, PromotionRejected, TrainingIntensityChanged, *(payload for payload in CATALOGUE if payload.notable)}
 )
 """Event types that are shown; ``LiveScreen`` pins the notable ones. Of the intensity, only pauses are shown."""
 
@@ -59,10 +59,10 @@ class JournalWatch:
         except NotAJournal:
             return []
         with closing(reader):
-            wanted, voided = READS | INTERESTING, voided_events(reader)
+            types, voided = READS | INTERESTING, voided_events(reader)
             if voided.keys() != self._voided:
                 self._voided, self.board = set(voided), load_board(self._folder.board, reader)
-            events = history(reader, after=self.board.position, types=wanted, on_dead=lambda _: None)
+            events = history(reader, after=self.board.position, types=types, on_dead=lambda _: None)
             part = list(islice(events, AT_ONCE))
         self.behind = len(part) == AT_ONCE
         self.board.feed(event for event in part if event.sequence not in voided)

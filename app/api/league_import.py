@@ -33,7 +33,7 @@ def read_league(file: Path, adapters: Path | None, key: str, location: RunLocati
     paths = foreign_paths(document)
     if paths:
         root = adapters or file.parent
-        hashes = _stored({name: root / path for name, path in paths.items()}, key, location)
+        hashes = _store_adapters({name: root / path for name, path in paths.items()}, key, location)
         try:
             data = json.dumps(translated(document, hashes)).encode()
         except (AttributeError, KeyError, TypeError) as error:
@@ -46,7 +46,7 @@ def read_league(file: Path, adapters: Path | None, key: str, location: RunLocati
     return load_league(data, str(file))
 
 
-def _stored(folders: dict[str, Path], key: str, location: RunLocation) -> dict[str, ModelHash]:
+def _store_adapters(folders: dict[str, Path], key: str, location: RunLocation) -> dict[str, ModelHash]:
     from app.api.text_players import import_adapters  # loads torch
 
     config = location.config(ConfigKey(key))

@@ -66,11 +66,10 @@ def fetch_model(
         data = read_model(file)
     elif os.sep in name or file.suffix:
         raise UnusableFile(f"{argument}: there is no file {name}.", hint=f"It takes {MODELS}.")
+    elif name in CURRENT:
+        data = open_store(location.store).get(_current_hash(argument, location, config_key, say))
     else:
-        found = (
-            _current(argument, location, config_key, say) if name in CURRENT else _full_hash(name, argument, location)
-        )
-        data = open_store(location.store).get(found)
+        data = open_store(location.store).get(_full_hash(name, argument, location))
     model = ModelHash(store.put(data))
     get_checkpoint(store, model)  # refuses data that is not a model before anything is played
     return model
@@ -78,9 +77,9 @@ def fetch_model(
 
 def _in_folder(folder: Path, argument: str, config_key: str | None, say: Say) -> bytes:
     if not RunFolder(folder).journal.exists():
-        return _trained(folder)
+        return _trained_model(folder)
     location = RunLocation(RunFolder(folder), None)
-    return open_store(location.store).get(_current(argument, location, config_key or _only_config(location), say))
+    return open_store(location.store).get(_current_hash(argument, location, config_key or _only_config(location), say))
 
 
 def _only_config(location: RunLocation) -> str | None:
@@ -90,7 +89,7 @@ def _only_config(location: RunLocation) -> str | None:
     return settings.configs[0].key if settings and len(settings.configs) == 1 else None
 
 
-def _trained(folder: Path) -> bytes:
+def _trained_model(folder: Path) -> bytes:
     from app.train.state import NoRun, TrainingFolder  # loads torch
     from app.train.text import holds_text_run, read_run
 
@@ -105,16 +104,16 @@ def _trained(folder: Path) -> bytes:
 
 
 def _full_hash(name: str, argument: str, location: RunLocation) -> str:
-    known = list(open_store(location.store).keys()) if len(name) >= SHORTEST_HASH else []
-    found = [key for key in known if key.startswith(name)]
-    if len(found) != 1:
-        what = f"{len(found)} models of {location.folder.path} begin with" if found else "there is nothing called"
-        run = "" if known else f" The run in {location.folder.path} has no models."
+    hashes = list(open_store(location.store).keys()) if len(name) >= SHORTEST_HASH else []
+    matches = [key for key in hashes if key.startswith(name)]
+    if len(matches) != 1:
+        what = f"{len(matches)} models of {location.folder.path} begin with" if matches else "there is nothing called"
+        run = "" if hashes else f" The run in {location.folder.path} has no models."
         raise UnknownModel(f"{argument}: {what} {name!r}.", hint=f"It takes {MODELS}.{run}")
-    return found[0]
+    return matches[0]
 
 
-def _current(argument: str, location: RunLocation, config_key: str | None, say: Say) -> ModelHash:
+def _current_hash(argument: str, location: RunLocation, config_key: str | None, say: Say) -> ModelHash:
     if config_key is None:
         raise ConfigNotNamed("Name the configuration whose current model is meant, too.")
     with open_journal(location) as reader:

@@ -99,11 +99,11 @@ def fetch_opponents(request: EvaluationRequest, hero: str, store: BlobStore) -> 
     """
     players: dict[str, str] = {}
     itself = list[str]()
-    asked, asked_search = checked_search(request.model, "model")
-    for name in _named(request, hero):
+    model, model_search = checked_search(request.model, "model")
+    for name in _opponent_names(request, hero):
         base, search = checked_search(name, AGAINST)
-        if base in CURRENT and asked in CURRENT:  # no second look-up: a promotion may come between
-            player = hero.removesuffix(asked_search) + search
+        if base in CURRENT and model in CURRENT:  # no second look-up: a promotion may come between
+            player = hero.removesuffix(model_search) + search
         else:
             player = fetch_player(name, AGAINST, request.location, request.config, store, say=request.say)
         if player == hero and not request.paired:
@@ -119,15 +119,15 @@ def fetch_opponents(request: EvaluationRequest, hero: str, store: BlobStore) -> 
     return players
 
 
-def _named(request: EvaluationRequest, hero: str) -> Iterator[str]:
+def _opponent_names(request: EvaluationRequest, hero: str) -> Iterator[str]:
     """Yield the names or hashes of opponents. ``STRATEGY:COUNT`` selects members of the run's league."""
     key = request.config.key
     league: League | None = None
     for name in request.against:
-        if (wanted := _strategy(name)) is None:
+        if (selection := _strategy(name)) is None:
             yield name
             continue
-        strategy, count = wanted
+        strategy, count = selection
         if league is None:
             with open_journal(request.location) as reader:
                 views = leagues_in(reader, request.say)

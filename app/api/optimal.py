@@ -42,9 +42,9 @@ def measure_optimal(request: EvaluationRequest, count: int) -> OptimalResult:
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
         model, player = load_requested(request, folder)
 
-        def progress(found: int) -> None:
-            if found % _REPORTED == 0:
-                request.say(f"{found}/{count} positions solved")
+        def progress(solved: int) -> None:
+            if solved % _REPORTED == 0:
+                request.say(f"{solved}/{count} positions solved")
 
         positions = saved_positions(config, count, request.seed, progress)
         temperature = config.evaluation.temperature

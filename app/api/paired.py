@@ -87,10 +87,10 @@ def _compare(request: EvaluationRequest, store: str, hero: str, opponents: Mappi
     ]
 
 
-def _deals(asked: int, seats: int, say: Say) -> int:
-    deals = max(2, -(-asked // seats))
-    if deals * seats != asked:
-        say(f"{deals * seats} hands instead of {asked}: every deal is played in every seat, and two deals compared.")
+def _deals(hands: int, seats: int, say: Say) -> int:
+    deals = max(2, -(-hands // seats))
+    if deals * seats != hands:
+        say(f"{deals * seats} hands instead of {hands}: every deal is played in every seat, and two deals compared.")
     return deals
 
 

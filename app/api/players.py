@@ -43,8 +43,8 @@ def fetch_player(
         model = fetch_model(name, argument, location, config.key, store, say=say)
     except UnknownModel as error:
         strategy = " A strategy is written top_k:3." if argument == AGAINST else ""
-        known = f"Bots of {config.key} are {', '.join(bots)}."
-        raise UnknownModel(error.message, hint=f"{error.hint} {known}{strategy}") from error
+        bots_hint = f"Bots of {config.key} are {', '.join(bots)}."
+        raise UnknownModel(error.message, hint=f"{error.hint} {bots_hint}{strategy}") from error
     check_game(f"{argument} {name}", get_checkpoint(store, model).manifest, config, location, say)
     if config.backend in OURS:  # a backend of the user's own has a job that says what it cannot play
         load_player(store, model + search, spec, config=config)

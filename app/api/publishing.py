@@ -36,8 +36,8 @@ def payload_of(kind: type[Payload], data: str | Mapping[str, Any]) -> Payload:
         text = data if isinstance(data, str) else json.dumps(data)
         return kind.model_validate_json(text, strict=True)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        what = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'data'}: {one['msg']}" for one in found)
+        errors = error.errors(include_url=False)
+        what = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'data'}: {item['msg']}" for item in errors)
         raise BadData(f"The data does not fit {kind.event_name}: {what}.", hint=hint) from error
     except TypeError as error:  # values that JSON does not know
         raise BadData(f"The data does not fit {kind.event_name}: {error}.", hint=hint) from error
@@ -84,7 +84,7 @@ def check_scope(
 def _check_rollback(
     location: RunLocation,
     reader: JournalReader,
-    wanted: ModelRolledBack | RollbackRequested,
+    payload: ModelRolledBack | RollbackRequested,
     config_key: str,
     event_id: str | None,
     *,
@@ -94,12 +94,12 @@ def _check_rollback(
 
     Otherwise the rollback would undo every promotion since, and its request would be ignored.
     """
-    recorded = Selection(frozenset({type(wanted)}), config_key).read(reader, on_dead=complaint(say))
+    recorded = Selection(frozenset({type(payload)}), config_key).read(reader, on_dead=complaint(say))
     if event_id is not None and any(event.id == event_id for event in recorded):
         return  # already recorded: publishing it again changes nothing
-    field = "from_model" if isinstance(wanted, ModelRolledBack) else "model"
-    model, current = getattr(wanted, field), current_model(location, reader, config_key, say)
-    is_early = current is None and isinstance(wanted, RollbackRequested)
+    field = "from_model" if isinstance(payload, ModelRolledBack) else "model"
+    model, current = getattr(payload, field), current_model(location, reader, config_key, say)
+    is_early = current is None and isinstance(payload, RollbackRequested)
     if model != current and not is_early:
         raise BadData(
             f"{field} is {model}, but the current model of {config_key} is {current or 'none yet'}.",
@@ -107,15 +107,15 @@ def _check_rollback(
         )
 
 
-async def publish_on(bus: Bus, envelopes: Sequence[Envelope[Payload]], say: Say, *, known: bool) -> tuple[int, ...]:
+async def publish_on(bus: Bus, envelopes: Sequence[Envelope[Payload]], say: Say, *, own_id: bool) -> tuple[int, ...]:
     """Publish events and return their positions. Raises ``NotAcknowledged``.
 
-    With ``known``, the user chose the first event's id, so it may be recorded already. Raises ``IdTaken`` if the
+    With ``own_id``, the user chose the first event's id, so it may be recorded already. Raises ``IdTaken`` if the
     recorded event is a different one.
     """
     try:
         positions = await bus.publish_many(envelopes)
-        if known:
+        if own_id:
             _check_same(envelopes[0], await _recorded_at(bus, positions[0]), positions[0], say)
     except BrokerUnavailable as error:
         more = f" and {len(envelopes) - SOME} more" if len(envelopes) > SOME else ""
@@ -137,13 +137,13 @@ async def _recorded_at(bus: Bus, position: int) -> Event[Any] | None:
     return None
 
 
-def _check_same(wanted: Envelope[Payload], found: Event[Any] | None, position: int, say: Say) -> None:
+def _check_same(envelope: Envelope[Payload], event: Event[Any] | None, position: int, say: Say) -> None:
     """Refuse an id under which another event is recorded. Raises ``IdTaken``."""
-    if found is None or (found.envelope.data, found.envelope.subject) != (wanted.data, wanted.subject):
-        what = f"{found.data.event_name} about {found.subject or 'the system'}" if found else "an unreadable event"
+    if event is None or (event.envelope.data, event.envelope.subject) != (envelope.data, envelope.subject):
+        what = f"{event.data.event_name} about {event.subject or 'the system'}" if event else "an unreadable event"
         raise IdTaken(
-            f"The id {wanted.id} is taken: {what} with other content is recorded under it at position {position}.",
-            hint=f"Choose another id. See: flyball trace {wanted.id}",
+            f"The id {envelope.id} is taken: {what} with other content is recorded under it at position {position}.",
+            hint=f"Choose another id. See: flyball trace {envelope.id}",
         )
-    if found.envelope.time != wanted.time:
+    if event.envelope.time != envelope.time:
         say("Already recorded with the same content: nothing new is recorded.")

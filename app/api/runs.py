@@ -164,10 +164,10 @@ def check_config(reader: JournalReader | None, config_key: str | None) -> None:
     if config_key is None or config_key in GAMES:
         return
     past = past_settings(reader) if reader else ()
-    known = {str(key) for key in (*GAMES, *(config.key for settings in past for config in settings.configs))}
-    if config_key not in known:
-        near = get_close_matches(config_key, known, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
+    keys = {str(key) for key in (*GAMES, *(config.key for settings in past for config in settings.configs))}
+    if config_key not in keys:
+        near = get_close_matches(config_key, keys, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(keys))}."
         raise UnknownConfig(f"There is no configuration {config_key!r}.", hint=hint)
 
 

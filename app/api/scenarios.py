@@ -18,8 +18,8 @@ def plan_scenario(location: RunLocation, name: str, config_key: str | None) -> P
     with open_journal(location) as reader:
         check_config(reader, config_key)
         settings = last_settings(reader)
-        known = views_of(settings, history(reader, types=READS, on_dead=lambda _: None)) if settings else {}
-    if config_key is not None and config_key not in known:
-        raise UnknownConfig(f"This run does not play {config_key}.", hint=f"It plays {', '.join(known)}.")
+        views = views_of(settings, history(reader, types=READS, on_dead=lambda _: None)) if settings else {}
+    if config_key is not None and config_key not in views:
+        raise UnknownConfig(f"This run does not play {config_key}.", hint=f"It plays {', '.join(views)}.")
     store = open_store(location.store)
-    return chosen.plan(choose(chosen, known, config_key, store), store)
+    return chosen.plan(choose(chosen, views, config_key, store), store)

@@ -53,7 +53,7 @@ def before_last(reader: JournalReader, count: int, selection: Selection, end: in
     """
     names = None if selection.types is None else {payload.event_type for payload in selection.types}
 
-    def wanted() -> Iterator[int]:
+    def positions() -> Iterator[int]:
         for record in reader.headers_back(end):
             frame = record.frame
             if names is not None and names.isdisjoint(frame.types):
@@ -64,7 +64,7 @@ def before_last(reader: JournalReader, count: int, selection: Selection, end: in
                 if position <= end and named and selection.config_key in (None, frame.subjects[subject]):
                     yield position
 
-    return min(islice(wanted(), count), default=end + 1) - 1
+    return min(islice(positions(), count), default=end + 1) - 1
 
 
 def before_since(reader: JournalReader, since: str) -> int:

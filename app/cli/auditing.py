@@ -96,17 +96,17 @@ async def _play(
     return played
 
 
-def audit_json(found: Audit, view: LeagueView, games: int) -> dict[str, Any]:
+def audit_json(audit: Audit, view: LeagueView, games: int) -> dict[str, Any]:
     """Return an audit as JSON."""
     steps = _steps(view)
     return {
         "games": games,
-        "rms": found.rms,
-        "coverage": found.coverage,
-        "pairs_apart": found.apart,
-        "pairs_ordered": found.ordered,
+        "rms": audit.rms,
+        "coverage": audit.coverage,
+        "pairs_apart": audit.apart,
+        "pairs_ordered": audit.ordered,
         "apart_elo": APART_ELO,
-        "equal_weights_rms": found.equal_weights_rms,
+        "equal_weights_rms": audit.equal_weights_rms,
         "members": [
             {
                 "agent": member.agent,
@@ -119,27 +119,27 @@ def audit_json(found: Audit, view: LeagueView, games: int) -> dict[str, Any]:
                 "error": member.error,
                 "covered": member.covered,
             }
-            for member in found.members
+            for member in audit.members
         ],
     }
 
 
-def show_audit(key: str, found: Audit, view: LeagueView) -> None:
+def show_audit(key: str, audit: Audit, view: LeagueView) -> None:
     """Show the figures of an audit and its worst members."""
     steps = _steps(view)
     rows = []
-    for member in found.members[:WORST]:
+    for member in audit.members[:WORST]:
         current = ", current" if member.agent == view.league.champion else ""
         error = f"{member.error:+.0f}{'' if member.covered else ', beyond 95%'}"
         ratings = (f"{rating.elo:+.0f} ± {rating.stderr:.0f}" for rating in (member.published, member.measured))
         rows.append((short(member.agent) + current, str(steps[member.agent]), *ratings, error))
-    share = f"{found.ordered / found.apart:.1%}" if found.apart else UNKNOWN
+    share = f"{audit.ordered / audit.apart:.1%}" if audit.apart else UNKNOWN
     show(
-        f"{key}: {len(found.members)} members; both scales have the same mean over them",
-        f"published ratings are off by {found.rms:.0f} Elo (root mean square)",
-        f"95% intervals, the round robin's error included, cover {found.coverage:.0%}",
-        f"of {found.apart} pairs at least {APART_ELO:.0f} Elo apart, {share} are published in the right order",
-        f"off by {found.equal_weights_rms:.0f} Elo if one-sided games, which bend a scale, count in full",
+        f"{key}: {len(audit.members)} members; both scales have the same mean over them",
+        f"published ratings are off by {audit.rms:.0f} Elo (root mean square)",
+        f"95% intervals, the round robin's error included, cover {audit.coverage:.0%}",
+        f"of {audit.apart} pairs at least {APART_ELO:.0f} Elo apart, {share} are published in the right order",
+        f"off by {audit.equal_weights_rms:.0f} Elo if one-sided games, which bend a scale, count in full",
         "the largest errors:",
     )
     show_table(("member", "step", "published", "round robin", "error"), rows, left=("member",))

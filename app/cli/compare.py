@@ -29,7 +29,7 @@ self-play, training, evaluation
 overhead        processor time of the daemons themselves, which is not counted
 """
 
-TROUBLES_EXPLAINED = "\b\nTroubles:\n" + "\n".join(f"{name:<21} {one.purpose}" for name, one in TROUBLES.items())
+TROUBLES_EXPLAINED = "\b\nTroubles:\n" + "\n".join(f"{name:<21} {entry.purpose}" for name, entry in TROUBLES.items())
 
 COUNTS = ("trainings", "promotions", "rejections", "rollbacks", "boosts", "quarantines")
 
@@ -125,13 +125,14 @@ def compare(
     if result.predictions:
         note(f"The fitted plant is in {folder / 'plant.toml'}.")
         columns = ["arm", "trainings", "predicted", "v. none", "predicted v. none"]
-        show_table(columns, [_prediction_cells(one) for one in result.predictions], left={"arm"})
+        show_table(columns, [_prediction_cells(prediction) for prediction in result.predictions], left={"arm"})
 
 
-def _prediction_cells(one: Prediction) -> list[str]:
-    trainings, gains = (one.trainings, one.predicted_trainings), (one.over_none, one.predicted_over_none)
+def _prediction_cells(prediction: Prediction) -> list[str]:
+    trainings = (prediction.trainings, prediction.predicted_trainings)
+    gains = (prediction.over_none, prediction.predicted_over_none)
     return [
-        one.arm,
+        prediction.arm,
         *(interval_text(each, ",.0f") for each in trainings),
         *(interval_text(each, "+z,.0f") for each in gains),
     ]

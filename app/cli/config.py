@@ -54,7 +54,7 @@ def check(location: RunLocation, *, as_json: bool) -> None:
     with data_only_on_stdout():  # a module may print
         check_imports_of_trainers(loaded.run)
         expected = forecast(loaded.run) if loaded.deployment.keys.broker is None else {}
-    keys = [one.key for one in loaded.run.configs]
+    keys = [game_config.key for game_config in loaded.run.configs]
     if as_json:
         write_json({"ok": True, "configs": keys, "store_bytes": expected})
     elif loaded.deployment.keys.broker is not None:

@@ -53,7 +53,7 @@ def run(location: RunLocation, name: str, *, supervised: bool) -> None:
 def list_daemons(location: RunLocation, *, as_json: bool) -> None:
     """List daemons in the order of starting, with your own controllers."""
     for name, spec in daemons_of(location.load().run).items():
-        own = [one.origin.where for one in spec.controllers if issubclass(one, Controller) and one.origin]
+        own = [kind.origin.where for kind in spec.controllers if issubclass(kind, Controller) and kind.origin]
         row = {"name": name, "purpose": spec.purpose, "capacity": spec.capacity, "own": own}
         purpose = ", and ".join((spec.purpose, *own))
         write_row(row, f"{name:<20} {purpose}", as_json=as_json)

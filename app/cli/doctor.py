@@ -60,22 +60,23 @@ def doctor(location: RunLocation, *, form: Format, deep: bool, explain: str | No
     began = clock.monotonic()
     try:
         facts = gather(location, deep=deep)
-        found = diagnose(facts, CHECKS)
+        findings = diagnose(facts, CHECKS)
     except FlyballError as error:
         if form != "nagios":
             raise
         echo(f"FLYBALL UNKNOWN - {error}")
         sys.exit(UNKNOWN)
     if form == "nagios":
-        code, text = nagios(facts, found)
+        code, text = nagios(facts, findings)
         echo(text)
         sys.exit(code)
     seconds = _seconds_since(clock, began)
     if form == "json":
-        write_json({"worst": worst(found), "seconds": seconds, "findings": [_values(one, location) for one in found]})
+        values = [_values(finding, location) for finding in findings]
+        write_json({"worst": worst(findings), "seconds": seconds, "findings": values})
     else:
-        _show(found, seconds, location)
-    if worst(found) == "critical":
+        _show(findings, seconds, location)
+    if worst(findings) == "critical":
         sys.exit(1)
 
 
@@ -83,44 +84,44 @@ def _seconds_since(clock: Clock, began: float) -> float:
     return round(clock.monotonic() - began, 3)
 
 
-def _values(one: Diagnosis, location: RunLocation) -> dict[str, Any]:
+def _values(finding: Diagnosis, location: RunLocation) -> dict[str, Any]:
     return {
-        "code": one.code,
-        **asdict(one.symptom),
-        "hint": location.completed(one.symptom.hint),
-        "runbook": one.runbook,
+        "code": finding.code,
+        **asdict(finding.symptom),
+        "hint": location.completed(finding.symptom.hint),
+        "runbook": finding.runbook,
     }
 
 
-def _show(found: Sequence[Diagnosis], seconds: float, location: RunLocation) -> None:
+def _show(findings: Sequence[Diagnosis], seconds: float, location: RunLocation) -> None:
     """Write the findings to stdout, then a summary to stderr.
 
     A finding has its severity, code and place, then what is wrong, then what to do.
     """
-    for one in found:
-        symptom = one.symptom
-        head = Text(f"{symptom.severity:<8} ", STYLES[symptom.severity]).append(one.code, "bold")
+    for finding in findings:
+        symptom = finding.symptom
+        head = Text(f"{symptom.severity:<8} ", STYLES[symptom.severity]).append(finding.code, "bold")
         show(
             head.append(f"  {symptom.where}", "default"),
             _indented(symptom.what),
             _indented(location.completed(symptom.hint), "dim"),
         )
     checked = f"{len(CHECKS)} checks in {seconds:.1f} s"
-    if not found:
+    if not findings:
         echo(f"No trouble found: {checked}.")
         return
-    counts = [f"{number} {severity}" for severity in LEVELS if (number := _count(found, severity))]
-    page = f", or {address}" if (address := page_of(found[0], location)) else ""
-    note(f"{', '.join(counts)}; {checked}. Runbook: flyball doctor --explain {found[0].code}{page}")
+    counts = [f"{number} {severity}" for severity in LEVELS if (number := _count(findings, severity))]
+    page = f", or {address}" if (address := page_of(findings[0], location)) else ""
+    note(f"{', '.join(counts)}; {checked}. Runbook: flyball doctor --explain {findings[0].code}{page}")
 
 
-def page_of(one: Diagnosis, location: RunLocation) -> str | None:
+def page_of(finding: Diagnosis, location: RunLocation) -> str | None:
     """Return the address of a finding's runbook in the dashboard. None if nothing listens there."""
     with suppress(FlyballError):
         settings = location.load().deployment.dashboard
         host, port = settings.address, settings.port
         if port and is_listening(f"tcp://{host}:{port}"):
-            return f"{url_at(host, port).rstrip('/')}{ADDRESS}/{one.runbook}"
+            return f"{url_at(host, port).rstrip('/')}{ADDRESS}/{finding.runbook}"
     return None
 
 
@@ -129,20 +130,23 @@ def _indented(text: str, style: str = "default") -> Padding:
     return Padding(Text(text, style), (0, 0, 0, len("critical ")))
 
 
-def _count(found: Sequence[Diagnosis], severity: Level) -> int:
-    return sum(one.symptom.severity == severity for one in found)
+def _count(findings: Sequence[Diagnosis], severity: Level) -> int:
+    return sum(finding.symptom.severity == severity for finding in findings)
 
 
-def nagios(facts: Facts, found: Sequence[Diagnosis]) -> tuple[int, str]:
+def nagios(facts: Facts, findings: Sequence[Diagnosis]) -> tuple[int, str]:
     """Return the exit code and output of a Nagios plugin.
 
     The output is a summary with performance data, then one line for each finding.
 
     Source: https://nagios-plugins.org/doc/guidelines.html (output, performance data).
     """
-    code, state = NAGIOS[worst(found)]
-    lines = [f"{one.symptom.severity} {one.code} {one.symptom.where}: {one.symptom.what}" for one in found]
-    figures: dict[str, str] = {severity: str(_count(found, severity)) for severity in LEVELS}
+    code, state = NAGIOS[worst(findings)]
+    lines = [
+        f"{finding.symptom.severity} {finding.code} {finding.symptom.where}: {finding.symptom.what}"
+        for finding in findings
+    ]
+    figures: dict[str, str] = {severity: str(_count(findings, severity)) for severity in LEVELS}
     if facts.growth:
         figures |= {"events": f"{facts.growth.events}c", "journal": f"{facts.growth.bytes}B"}
     if facts.disks:

@@ -56,13 +56,13 @@ def emit(
     ids = [event_id or derive_id("cli", boot, number) for number in range(count)]
     trace = check_traceparent(traceparent) if traceparent else None
     envelopes = [
-        originate(payload, event_id=EventId(one), time=now, subject=config_key, traceparent=trace) for one in ids
+        originate(payload, event_id=EventId(new_id), time=now, subject=config_key, traceparent=trace) for new_id in ids
     ]
     if dry_run:
         for envelope in envelopes:
             write_json(envelope.attributes())
         return
-    positions = asyncio.run(_publish(location, envelopes, timeout, known=event_id is not None))
+    positions = asyncio.run(_publish(location, envelopes, timeout, own_id=event_id is not None))
     for position, envelope in zip(positions, envelopes, strict=True):
         write_row({"position": position, "id": envelope.id}, f"{position} {envelope.id}", as_json=as_json)
 
@@ -75,10 +75,10 @@ def _check_usage(kind: type[Payload], event_id: str | None, count: int) -> None:
 
 
 async def _publish(
-    location: RunLocation, envelopes: list[Envelope[Payload]], deadline_s: float, *, known: bool
+    location: RunLocation, envelopes: list[Envelope[Payload]], deadline_s: float, *, own_id: bool
 ) -> tuple[int, ...]:
     async with connected(location, deadline_s) as bus:
-        return await publish_on(bus, envelopes, note, known=known)
+        return await publish_on(bus, envelopes, note, own_id=own_id)
 
 
 def _text(data: str) -> str:

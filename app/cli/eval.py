@@ -188,8 +188,8 @@ def _evaluate(
 
         adapters = _power_adapters(options["power_adapters"])
         named = pick(options, *SHARED, "mixed", "power", "league", "games")
-        asked = HeroMatchRequest(location, config, model, power_adapters=adapters, **named, say=note)
-        return evaluate_hero(asked).model_dump(mode="json")
+        hero_request = HeroMatchRequest(location, config, model, power_adapters=adapters, **named, say=note)
+        return evaluate_hero(hero_request).model_dump(mode="json")
     others = pick(options, *SHARED, "games", "workers", "reference", "paired")
     request = EvaluationRequest(location, config, model, against, **others, say=note)
     if options["optimal"] is not None:
@@ -217,31 +217,31 @@ def _check_combination(config_key: str | None, environment: str | None, options:
         raise click.UsageError("--config plays one of our games, --env an environment: leave one of them out.")
     ours, theirs = ("--config", "--env") if environment is None else ("--env", "--config")
     unfit = OF_ENVIRONMENTS if environment is None else OF_GAMES
-    given = given_options(click.get_current_context())
-    judged = [given[name] for name in WITHOUT_OPPONENTS if name in given]
+    flags = given_options(click.get_current_context())
+    judged = [flags[name] for name in WITHOUT_OPPONENTS if name in flags]
     if len(judged) > 1:
         raise click.UsageError(f"{' and '.join(judged)} are two judges: leave one of them out.")
-    for name, flag in given.items():
+    for name, flag in flags.items():
         if judged and name in OF_MATCHES:
             raise click.UsageError(f"{flag} is of matches, and {judged[0]} plays none: leave one of them out.")
         if name in unfit:
             raise click.UsageError(f"{flag} goes with {theirs}, not with {ours}.")
     if options["reference"] is not None and not options["paired"]:
         raise click.UsageError("--reference goes with --paired.")
-    _check_hero(given, options["mixed"])
+    _check_hero(flags, options["mixed"])
 
 
-def _check_hero(given: dict[str, str], mixed: str | None) -> None:
+def _check_hero(flags: dict[str, str], mixed: str | None) -> None:
     """Refuse options that do not fit a hero match."""
-    if "mixed" in given and "power_adapters" in given:
+    if "mixed" in flags and "power_adapters" in flags:
         raise click.UsageError("--mixed draws the opponents that --power-adapters names: leave one of them out.")
-    if "power_adapters" in given and "power" not in given:
+    if "power_adapters" in flags and "power" not in flags:
         raise click.UsageError("--power-adapters goes with --power, which says where the model itself sits.")
-    if "power" in given and not {"mixed", "power_adapters"} & given.keys():
+    if "power" in flags and not {"mixed", "power_adapters"} & flags.keys():
         raise click.UsageError("--power goes with --mixed or --power-adapters.")
-    if "league" in given and mixed != "league":
+    if "league" in flags and mixed != "league":
         raise click.UsageError("--league goes with --mixed league.")
-    if {"mixed", "power_adapters"} & given.keys():
+    if {"mixed", "power_adapters"} & flags.keys():
         for name in ("against", "workers", "reference", "paired", "search", *WITHOUT_OPPONENTS):
-            if name in given:
-                raise click.UsageError(f"{given[name]} does not go with --mixed or --power-adapters: leave it out.")
+            if name in flags:
+                raise click.UsageError(f"{flags[name]} does not go with --mixed or --power-adapters: leave it out.")

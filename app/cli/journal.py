@@ -244,18 +244,18 @@ def list_dead_letters(location: RunLocation, *, as_json: bool) -> None:
     removal, a number may be given again: list them before the next command.
     """
     with open_journal(location) as reader:
-        found = reader.dead_letters()
-    for dead in found:
+        letters = reader.dead_letters()
+    for dead in letters:
         names, error = _event_names(dead), " ".join(dead.error.split())
         where = f"at position {dead.position}, failed in" if dead.position else "refused by"
-        text = f"{dead.number:>7}  {_counted(names)} from {dead.producer}, {where} {dead.reporter}\n{'':>9}{error}"
+        text = f"{dead.number:>7}  {_counts_text(names)} from {dead.producer}, {where} {dead.reporter}\n{'':>9}{error}"
         row = {"number": dead.number, "position": dead.position or None, "events": names}
         write_row(row | {"producer": dead.producer, "by": dead.reporter, "error": error}, text, as_json=as_json)
-    refused = sum(not dead.position for dead in found)
-    note(f"{len(found)} dead letters: {refused} of refused events, {len(found) - refused} of recorded ones.")
+    refused = sum(not dead.position for dead in letters)
+    note(f"{len(letters)} dead letters: {refused} of refused events, {len(letters) - refused} of recorded ones.")
 
 
-def _counted(names: Sequence[str]) -> str:
+def _counts_text(names: Sequence[str]) -> str:
     counts = Counter(names).items()
     return ", ".join(f"{count} {name}" if count > 1 else name for name, count in counts) or "unreadable"
 
@@ -276,7 +276,7 @@ def retry(location: RunLocation, *, numbers: tuple[int, ...], timeout: float, as
     twice: see `flyball journal repair`. If the run is not running, the events are recorded at once, and read at its
     next start.
     """
-    chosen, head = _chosen(location, numbers)
+    chosen, head = _select(location, numbers)
     retried = [(dead, _retriable(dead)) for dead in chosen]
 
     published = list[tuple[int, int, str]]()
@@ -307,7 +307,7 @@ def discard(location: RunLocation, *, numbers: tuple[int, ...], timeout: float, 
     `status` then no longer warns of an event that a daemon failed at, and the event can't be voided any more unless
     a daemon fails at it again.
     """
-    chosen, _ = _chosen(location, numbers)
+    chosen, _ = _select(location, numbers)
 
     async def remove() -> None:
         async with _writer(location, timeout) as writer:
@@ -316,20 +316,20 @@ def discard(location: RunLocation, *, numbers: tuple[int, ...], timeout: float, 
 
     asyncio.run(remove())
     for dead in chosen:
-        text = f"Discarded {dead.number}: {_counted(_event_names(dead))} from {dead.producer}"
+        text = f"Discarded {dead.number}: {_counts_text(_event_names(dead))} from {dead.producer}"
         write_row({"discarded": dead.number}, text, as_json=as_json)
 
 
-def _chosen(location: RunLocation, numbers: Sequence[int]) -> tuple[list[DeadLetter], int]:
+def _select(location: RunLocation, numbers: Sequence[int]) -> tuple[list[DeadLetter], int]:
     """Return the dead letters of these numbers, and the journal's end. Raises ``UnknownDeadLetter``."""
     with open_journal(location) as reader:
-        found, head = {dead.number: dead for dead in reader.dead_letters()}, reader.head
-    if unknown := [number for number in numbers if number not in found]:
+        letters, head = {dead.number: dead for dead in reader.dead_letters()}, reader.head
+    if unknown := [number for number in numbers if number not in letters]:
         raise UnknownDeadLetter(
             f"There is no dead letter {', '.join(map(str, unknown))}.",
             hint="To see the numbers: flyball journal dead-letters list",
         )
-    return [found[number] for number in dict.fromkeys(numbers)], head
+    return [letters[number] for number in dict.fromkeys(numbers)], head
 
 
 def _retriable(dead: DeadLetter) -> list[Envelope[Payload]]:
@@ -346,7 +346,7 @@ def _retriable(dead: DeadLetter) -> list[Envelope[Payload]]:
         envelopes = _events(dead)
     except FlyballError as error:
         raise NotRetriable(f"Dead letter {dead.number} can't be read: {error.message}", hint=hint) from error
-    if reserved := sorted({one.data.event_name for one in envelopes if one.type in NOT_RETRIED}):
+    if reserved := sorted({envelope.data.event_name for envelope in envelopes if envelope.type in NOT_RETRIED}):
         what = f"Dead letter {dead.number} holds {', '.join(reserved)}, which is not published by hand."
         raise NotRetriable(what, hint=hint)
     return envelopes

@@ -107,10 +107,10 @@ def revoke(location: RunLocation, name: str, public: str | None, *, as_json: boo
     Open connections end.
     """
     path = list_file(location)
-    known = KeyList.read(path)
-    left = known.revoke(name, public)
+    key_list = KeyList.read(path)
+    left = key_list.revoke(name, public)
     left.write(path)
-    revoked = [key.public for key in known.keys if key not in left.keys]
+    revoked = [key.public for key in key_list.keys if key not in left.keys]
     write_row({"name": name, "revoked": revoked}, f"{name} is refused with {', '.join(revoked)}", as_json=as_json)
 
 
@@ -126,12 +126,12 @@ def rotate(location: RunLocation, name: str, public: str | None, grace: float | 
     """
     path = list_file(location)
     until = None if grace is None else SystemClock().now() + timedelta(seconds=grace)
-    known = KeyList.read(path)
+    key_list = KeyList.read(path)
     if public:
-        known.rotate(name, check_public(public), until).write(path)
+        key_list.rotate(name, check_public(public), until).write(path)
         return
     secret, pair = secret_file(location, name), new_pair()
     read_secret(secret)  # a key that was made elsewhere has no file here
-    known.rotate(name, pair.public, until).write(path)
+    key_list.rotate(name, pair.public, until).write(path)
     replace_secret(secret, pair)
     echo(pair.public)

@@ -134,11 +134,11 @@ def _audit(location: RunLocation, key: str, view: LeagueView, games: int, worker
 
     with open_run(location) as reader:
         settings = last_settings(reader) or RunSettings()
-    found = audit_league(location, view, settings.config(key), settings.seed, games=games, workers=workers)
+    audit = audit_league(location, view, settings.config(key), settings.seed, games=games, workers=workers)
     if as_json:
-        write_json({key: audit_json(found, view, games)})
+        write_json({key: audit_json(audit, view, games)})
     else:
-        show_audit(key, found, view)
+        show_audit(key, audit, view)
 
 
 def _import_league(
@@ -146,21 +146,21 @@ def _import_league(
 ) -> None:
     if imported is None or registry is None or config_key is None:
         raise click.UsageError("Say all three: flyball league CONFIG --import FILE --registry FILE.")
-    found, about = read_league(imported, adapters, config_key, location)
-    if about.config_key not in (None, config_key):
+    league, metadata = read_league(imported, adapters, config_key, location)
+    if metadata.config_key not in (None, config_key):
         raise ForeignLeague(
-            f"{imported} is the league of {about.config_key}, not of {config_key}.",
+            f"{imported} is the league of {metadata.config_key}, not of {config_key}.",
             hint="Ratings of different games cannot be compared: name the configuration that it is about.",
         )
-    file = LeagueFile(registry, about.run_name, config_key, baselines=())
+    file = LeagueFile(registry, metadata.run_name, config_key, baselines=())
     before = set[str]()
 
-    def joined(known: League) -> League:
-        before.update(known.agents)
-        return known.merged(found)
+    def merge(registered: League) -> League:
+        before.update(registered.agents)
+        return registered.merged(league)
 
     with writing(registry):
-        after = file.update(joined)
+        after = file.update(merge)
     write_json({"agents": len(after.agents), "new": sorted(set(after.agents) - before), "registry": str(registry)})
 
 

@@ -57,8 +57,8 @@ def pick(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
 def given_options(ctx: click.Context) -> dict[str, str]:
     """Return the flags that the command line gives, by parameter name. An argument's flag is its name."""
     flags = {str(param.name): param.opts[0] for param in ctx.command.params if param.expose_value}
-    given = (name for name in flags if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE)
-    return {name: flags[name] for name in given if ctx.params[name] != ()}  # click counts a missing PATTERN as given
+    names = (name for name in flags if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE)
+    return {name: flags[name] for name in names if ctx.params[name] != ()}  # click counts a missing PATTERN as given
 
 
 def figure_option(what: str) -> Callable[[Any], Any]:

@@ -34,7 +34,7 @@ class NeverCame(FlyballError, code="unavailable"):
         super().__init__(f"{what} did not come within {seconds:g} s.", hint=awaited.doubt)
 
 
-@click.command(epilog="  ".join(f"{name}: {one.purpose}." for name, one in SCENARIOS.items()))
+@click.command(epilog="  ".join(f"{name}: {entry.purpose}." for name, entry in SCENARIOS.items()))
 @click.argument("name", type=click.Choice(list(SCENARIOS)), metavar=f"{{{'|'.join(SCENARIOS)}}}")
 @click.argument("config_key", metavar="[CONFIG]", required=False)
 @click.option(
@@ -109,8 +109,8 @@ class Reporter:
         if self._as_json:
             write_json({"stage": "ended" if well else "left", "traces": list(traces)})
             return
-        for one, shown in traces.items():
-            show(Text(self._location.command("trace", one[:ID_DIGITS])).append(f"  # {shown}", "dim"))
+        for event_id, steps in traces.items():
+            show(Text(self._location.command("trace", event_id[:ID_DIGITS])).append(f"  # {steps}", "dim"))
 
     def close(self) -> None:
         """Report what remains of an unfinished scenario, and how to remedy it."""

@@ -143,8 +143,8 @@ def simulate(
     With --plan, the command shows the bottleneck instead, and finds the fewest processes of each kind with which no job
     waits long.
     """
-    given = given_options(ctx)
-    if wrong := [given[name] for name in (COMPARING if plan else PLANNING) if name in given]:
+    flags = given_options(ctx)
+    if wrong := [flags[name] for name in (COMPARING if plan else PLANNING) if name in flags]:
         raise click.UsageError(f"{wrong[0]} {'does not go with' if plan else 'needs'} --plan.")
     if plan:
         preset = planned(nodes) | ({} if configs is None else {"configs": list(_keys(configs))})
@@ -153,11 +153,11 @@ def simulate(
     loaded = location.load(nest(preset | parse(assignments)))
     plant = with_processes(load_plant(plant_file, loaded.games), on_head, on_nodes)
     if plan:
-        found = plan_cluster(loaded, plant, seed=first_seed, hours=hours, most_wait=most_wait, say=note)
+        cluster_plan = plan_cluster(loaded, plant, seed=first_seed, hours=hours, most_wait=most_wait, say=note)
         if as_json:
-            write_json(found.model_dump(mode="json"))
+            write_json(cluster_plan.model_dump(mode="json"))
         else:
-            show_plan(found)
+            show_plan(cluster_plan)
         return
     numbers = range(first_seed, first_seed + seeds)
     result = simulate_arms(loaded, numbers, days=days, plant=plant, jobs=jobs, ablate=ablate, say=note)
@@ -177,14 +177,14 @@ def _keys(configs: str) -> tuple[ConfigKey, ...]:
 
 
 LOAD_COLUMNS: Mapping[str, Callable[[KindLoad], str]] = {
-    "kind": lambda one: one.kind,
-    "processes": lambda one: f"{one.processes}",
-    "busy": lambda one: f"{one.busy:.0%}",
-    "an hour": lambda one: f"{one.jobs_per_hour:,.1f}",
-    "seconds": lambda one: _figure(one.seconds, ",.1f"),
-    "wait": lambda one: f"{one.wait_seconds:,.1f}",
-    "95%": lambda one: f"{one.wait_95_seconds:,.1f}",
-    "queue": lambda one: f"{one.growth:+z.1f}",
+    "kind": lambda load: load.kind,
+    "processes": lambda load: f"{load.processes}",
+    "busy": lambda load: f"{load.busy:.0%}",
+    "an hour": lambda load: f"{load.jobs_per_hour:,.1f}",
+    "seconds": lambda load: _figure(load.seconds, ",.1f"),
+    "wait": lambda load: f"{load.wait_seconds:,.1f}",
+    "95%": lambda load: f"{load.wait_95_seconds:,.1f}",
+    "queue": lambda load: f"{load.growth:+z.1f}",
 }
 """Functions that render the cells of a kind's row, by column."""
 
@@ -198,7 +198,7 @@ def show_plan(plan: ClusterPlan) -> None:
 
 def show_sizing(title: str, size: Sizing) -> None:
     """Write a cluster's load, bottleneck and number of useful nodes."""
-    rows = [[cell(one) for cell in LOAD_COLUMNS.values()] for one in size.load.kinds]
+    rows = [[cell(load) for cell in LOAD_COLUMNS.values()] for load in size.load.kinds]
     show_table(list(LOAD_COLUMNS), rows, left={"kind"}, title=title)
     bottleneck = "none; configurations wait for their own loops"
     show(

@@ -43,7 +43,7 @@ def state(location: RunLocation, config_key: str, field: str | None, *, as_json:
     if field is not None:
         fields = {field: fields[field]}
     if as_json:
-        write_json({name: _written(one) for name, one in fields.items()})
+        write_json({name: _field_json(value) for name, value in fields.items()})
     elif field is not None:
         _show_field(location, field, fields[field])
     else:
@@ -52,7 +52,7 @@ def state(location: RunLocation, config_key: str, field: str | None, *, as_json:
 
 def field_rows(fields: Mapping[str, Field]) -> list[tuple[str, str, str, str, str]]:
     """Return the rows of a table of fields; see ``COLUMNS``."""
-    return [(name, shown(name, brief(one.value), one), *_set_by(one.event)) for name, one in fields.items()]
+    return [(name, shown(name, brief(field.value), field), *_set_by(field.event)) for name, field in fields.items()]
 
 
 def _show_field(location: RunLocation, name: str, field: Field) -> None:
@@ -71,13 +71,13 @@ def _set_by(event: Event[Any] | None) -> tuple[str, str, str]:
     return ("", "", "") if event is None else (event.data.event_name, short(event.id), value_text(event.recordedtime))
 
 
-def _written(field: Field) -> dict[str, Any]:
+def _field_json(field: Field) -> dict[str, Any]:
     notes = {"fixed": field.fixed, "owner": field.owner}
-    known = {name: note for name, note in notes.items() if note is not None}
-    return {"value": _json(field.value), "event": _origin(field.event), **known}
+    set_notes = {name: note for name, note in notes.items() if note is not None}
+    return {"value": _value_json(field.value), "event": _event_json(field.event), **set_notes}
 
 
-def _origin(event: Event[Any] | None) -> dict[str, Any] | None:
+def _event_json(event: Event[Any] | None) -> dict[str, Any] | None:
     if event is None:
         return None
     return {
@@ -88,10 +88,10 @@ def _origin(event: Event[Any] | None) -> dict[str, Any] | None:
     }
 
 
-def _json(value: Any) -> Any:
+def _value_json(value: Any) -> Any:
     match value:
         case tuple():
-            return [_json(one) for one in value]
+            return [_value_json(part) for part in value]
         case Row():
             return value.to_builtins()
         case Payload():

@@ -73,7 +73,7 @@ def gc(
     if supervised:
         end_with_stdin()
     blobs, since = open_store(location.store, cached=False), SystemClock().now() - timedelta(hours=grace_hours)
-    taken = sum(one.size_bytes for one in blobs.entries()) if to_gib else 0
+    taken = sum(blob.size_bytes for blob in blobs.entries()) if to_gib else 0
     if to_gib and taken <= to_gib * GIB:
         note(f"Nothing to delete: the store takes {taken / GIB:.2f} GiB.")
         return
@@ -84,16 +84,16 @@ def gc(
             spare = oldest(spare, taken - to_gib * GIB)
         if yes:
             named_since = named_after(reader, named.position)
-            spare = tuple(one for one in spare if one.key not in named_since)
-    for one in spare:
+            spare = tuple(blob for blob in spare if blob.key not in named_since)
+    for blob in spare:
         if yes:
-            blobs.delete(one.key)
-        modified = UNKNOWN if one.modified is None else show_time(one.modified)
-        text = f"{size_text(one.size_bytes):>7}  {modified:<20}  {one.key}"
-        write_row(_values(one), text, as_json=as_json)
-    size = size_text(sum(one.size_bytes for one in spare))
-    found = f"{len(spare)} blobs that nothing needs, {size}"
-    note(f"Deleted {found}." if yes else f"{found}." + (" To delete them: flyball store gc --yes" if spare else ""))
+            blobs.delete(blob.key)
+        modified = UNKNOWN if blob.modified is None else show_time(blob.modified)
+        text = f"{size_text(blob.size_bytes):>7}  {modified:<20}  {blob.key}"
+        write_row(_values(blob), text, as_json=as_json)
+    size = size_text(sum(blob.size_bytes for blob in spare))
+    summary = f"{len(spare)} blobs that nothing needs, {size}"
+    note(f"Deleted {summary}." if yes else f"{summary}." + (" To delete them: flyball store gc --yes" if spare else ""))
 
 
 def _values(blob: StoredBlob) -> dict[str, str | int | None]:

@@ -62,7 +62,7 @@ async def _follow(location: RunLocation, selection: Selection, after: int, *, as
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(_show(location, selection, after, as_json=as_json))
-            await _ended(location, endpoint)
+            await _wait_for_end(location, endpoint)
             raise NotRunning(f"No broker listens at {endpoint} any more: the run has ended.")
     except ExceptionGroup as failed:  # it holds one error, which decides the exit code
         raise failed.exceptions[0] from None
@@ -79,7 +79,7 @@ async def _show(location: RunLocation, selection: Selection, after: int, *, as_j
                     write_event(event, as_json=as_json)
 
 
-async def _ended(location: RunLocation, endpoint: str) -> None:
+async def _wait_for_end(location: RunLocation, endpoint: str) -> None:
     """Wait until a run has ended: no broker listens, and no supervisor will start one."""
     supervised, last_heard = False, asyncio.get_running_loop().time()
     while True:

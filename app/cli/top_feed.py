@@ -39,15 +39,15 @@ class EventFeed:
         with open_journal(self._location) as reader:
             if self._position is None:
                 self._position = before_last(reader, FIRST_EVENTS, self._selection, reader.head)
-            found, head = list[Event[Any]](), reader.head
+            events, head = list[Event[Any]](), reader.head
             for event in self._selection.read(reader, self._position, on_dead=lambda _: None):
                 if event.sequence > head:
                     break
-                found.append(event)
-                if len(found) == MOST_EVENTS:
+                events.append(event)
+                if len(events) == MOST_EVENTS:
                     break
-            self._position = found[-1].sequence if len(found) == MOST_EVENTS else head
-        return found
+            self._position = events[-1].sequence if len(events) == MOST_EVENTS else head
+        return events
 
 
 @dataclass(slots=True)
@@ -65,8 +65,8 @@ class LogFeed:
     def _lines(self, path: Path) -> Iterator[LogLine]:
         with suppress(OSError), path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            before = self.read.get(path)
-            start = max(size - LOG_BYTES, 0) if before is None or size < before else max(before, size - LOG_BYTES)
+            last_end = self.read.get(path)
+            start = max(size - LOG_BYTES, 0) if last_end is None or size < last_end else max(last_end, size - LOG_BYTES)
             file.seek(start)
             text = file.read(LOG_BYTES)
             whole = text.rfind(b"\n") + 1  # the last line may be incomplete

@@ -247,8 +247,8 @@ class Top(App[None]):
         self._table("event_table").focus()
 
     def _table(self, name: str) -> DataTable[Any]:
-        found: DataTable[Any] = self.query_one(f"#{name}", DataTable)
-        return found
+        table: DataTable[Any] = self.query_one(f"#{name}", DataTable)
+        return table
 
     def _say(self, text: str) -> None:
         self.query_one("#line", Static).update(Text(text, "dim", no_wrap=True, overflow="ellipsis"))

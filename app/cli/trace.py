@@ -35,16 +35,16 @@ def trace(location: RunLocation, event_id: str, *, causes: int, effects: int, ev
         causes = effects = NO_BOUND
     with open_journal(location) as reader:
         everywhere = Selection(None, None)
-        found = find_trace(
+        event_trace = find_trace(
             lambda: everywhere.read(reader, reader.first - 1, on_dead=complain),
             event_id,
             causes=causes,
             effects=effects,
         )
     if as_json:
-        write_json({"id": found.id, "earlier": found.earlier, "events": trace_json(found)})
+        write_json({"id": event_trace.id, "earlier": event_trace.earlier, "events": trace_json(event_trace)})
     else:
-        show(trace_tree(found))
+        show(trace_tree(event_trace))
 
 
 def trace_tree(trace: Trace) -> Tree:
@@ -62,9 +62,9 @@ def trace_tree(trace: Trace) -> Tree:
     return top
 
 
-def _node_text(node: TracedEvent, wanted: str, start_us: int) -> Text:
+def _node_text(node: TracedEvent, traced_id: str, start_us: int) -> Text:
     event = node.event
-    text = Text("▶ " if event.id == wanted else "").append_text(event_text(event))
+    text = Text("▶ " if event.id == traced_id else "").append_text(event_text(event))
     text.append(f"  {short(event.id)}  {(event.recorded_us - start_us) / 1000:+.1f} ms", "dim")
     effects = "effect" if node.hidden == 1 else "effects"
     return text.append(f"  … {node.hidden} more {effects}", "dim") if node.hidden else text

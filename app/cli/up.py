@@ -93,8 +93,8 @@ def up(
     workers: --role names what this machine is.
     """
     allow_open_files()
-    given = {"profile": profile, "configs": list(configs) or None, "seed": seed}
-    loaded = location.load({key: value for key, value in given.items() if value is not None})
+    overrides = {"profile": profile, "configs": list(configs) or None, "seed": seed}
+    loaded = location.load({key: value for key, value in overrides.items() if value is not None})
     if group.whole_process and loaded.deployment.fork_server:
         fork_server.begin(PRELOADED, group.go_on)
     check_settings(loaded)
@@ -257,8 +257,8 @@ def dashboard_spec(location: RunLocation, loaded: Loaded, fd: int) -> ChildSpec:
 def child_environment(location: RunLocation, loaded: Loaded) -> dict[str, str]:
     """Return the variables that pass this process's command-line settings to a child."""
     values = loaded.values()
-    given = {key: values[key] for key, origin in loaded.origins.items() if origin == COMMAND_LINE}
-    environment = {variable(key): json.dumps(value) for key, value in given.items()}
+    overrides = {key: values[key] for key, origin in loaded.origins.items() if origin == COMMAND_LINE}
+    environment = {variable(key): json.dumps(value) for key, value in overrides.items()}
     file = location.config_file or location.folder.settings
     if file.is_file():  # named, so that a daemon which starts after its removal refuses to run with other settings
         environment["FLYBALL_CONFIG_FILE"] = str(file.absolute())

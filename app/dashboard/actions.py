@@ -223,5 +223,5 @@ async def publish(place: RunLocation, payload: Payload, key: str, event_id: str)
     check_scope(place, payload, subject, event_id, silent)
     envelope = originate(payload, event_id=EventId(event_id), time=SystemClock().now(), subject=subject)
     async with connected(place, DEADLINE_S, producer="dashboard") as bus:
-        (position,) = await publish_on(bus, [envelope], silent, known=False)
+        (position,) = await publish_on(bus, [envelope], silent, own_id=False)
     return position
