@@ -51,10 +51,7 @@ def examine_game(
     run: str | Path = "run",
     config_file: str | Path | None = None,
 ) -> game_check.GameReport:
-    """Return the faults of a game, and what its sampled games showed.
-
-    See ``check_game`` for the arguments and errors.
-    """
+    """Return the faults of a game, and what its sampled games showed; arguments and errors as of ``check_game``."""
     check_arguments(Annotated[int, Field(ge=2)], games=games)
     check_arguments(Seed, seed=seed)
     return game_check.examine_game(config_of(game, locate_run(run, config_file)), games, seed)

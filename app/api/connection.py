@@ -311,10 +311,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _abandon(run: AsyncConnection, loop: asyncio.AbstractEventLoop) -> None:
-    """End a connection that was not closed.
-
-    Nothing waits for the end, because this function may run in the loop's own thread.
-    """
+    """End a connection that was not closed, without waiting: this may be the loop's own thread."""
 
     async def end() -> None:
         try:

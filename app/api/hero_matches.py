@@ -136,10 +136,7 @@ def _other_seats(seat: int, config: GameConfig) -> list[int]:
 
 
 def _rounds(request: HeroMatchRequest, seat: int | None) -> int:
-    """Return how often opponents are drawn.
-
-    They are drawn for each game, but only once for each rotation if the hero rotates through all seats.
-    """
+    """Return how often opponents are drawn: for each game, or each rotation if the hero takes all seats in turn."""
     games = request.games or GAMES
     return games if seat is not None else ceil(games / request.config.players)
 

@@ -79,10 +79,7 @@ def _game_of(name: str, location: RunLocation, say: Say) -> str:
 
 
 def load_requested(request: EvaluationRequest, folder: str) -> tuple[str, Player]:
-    """Return the name and the player of a request's model.
-
-    A model is copied into a store in ``folder``. Raises the errors of ``fetch_player``.
-    """
+    """Copy a request's model into ``folder``; return its name and player. Raises the errors of ``fetch_player``."""
     config, store = request.config, open_store(folder)
     name = fetch_player(request.model, "model", request.location, config, store, say=request.say)
     compute = Compute(
@@ -145,10 +142,7 @@ def _opponent_names(request: EvaluationRequest, hero: str) -> Iterator[str]:
 
 
 def _strategy(name: str) -> tuple[Strategy, int] | None:
-    """Return a strategy and its number of opponents; None for a player.
-
-    Raises ``BadUsage`` for a name that is neither.
-    """
+    """Return a strategy and its number of opponents; None for a player. Raises ``BadUsage`` if it is neither."""
     if is_judge(name):
         return None
     strategy, colon, count = name.partition(":")

@@ -52,10 +52,7 @@ def compare_hands(request: EvaluationRequest) -> dict[str, Any]:
 
 
 def _compare(request: EvaluationRequest, store: str, hero: str, opponents: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Compare the model with its reference against each opponent.
-
-    Both play the same deals. The default reference is the opponent itself.
-    """
+    """Compare the model with its reference, by default the opponent itself, on the same deals against each opponent."""
     config, fixed = request.config, None
     if request.reference is not None:
         fixed = fetch_player(

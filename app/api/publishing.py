@@ -90,10 +90,7 @@ def _check_rollback(
     *,
     say: Say,
 ) -> None:
-    """Refuse a rollback from a model that is not current.
-
-    Otherwise the rollback would undo every promotion since, and its request would be ignored.
-    """
+    """Refuse a rollback from a model that is not current: it would undo later promotions, or be ignored."""
     recorded = Selection(frozenset({type(payload)}), config_key).read(reader, on_dead=complaint(say))
     if event_id is not None and any(event.id == event_id for event in recorded):
         return  # already recorded: publishing it again changes nothing

@@ -79,10 +79,7 @@ class RunLocation:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of ``locate_run`` as JSON, with absolute paths.
-
-        Absolute paths stay valid in another working folder.
-        """
+        """The arguments of ``locate_run`` as JSON, with absolute paths, which stay valid in another working folder."""
         file = None if self.config_file is None else str(self.config_file.absolute())
         return {"run": str(self.folder.path.absolute()), "config_file": file}
 
@@ -157,10 +154,7 @@ def open_run(location: RunLocation) -> Iterator[SqliteJournalReader]:
 
 
 def check_config(reader: JournalReader | None, config_key: str | None) -> None:
-    """Refuse a configuration that neither the run nor Flyball knows.
-
-    Raises ``UnknownConfig``, which names the nearest known configuration.
-    """
+    """Refuse a key that neither the run nor Flyball knows. Raises ``UnknownConfig``, which names the nearest one."""
     if config_key is None or config_key in GAMES:
         return
     past = past_settings(reader) if reader else ()
@@ -172,10 +166,7 @@ def check_config(reader: JournalReader | None, config_key: str | None) -> None:
 
 
 def check_played(reader: JournalReader, location: RunLocation, config_key: str) -> None:
-    """Refuse a configuration that the run does not play.
-
-    The settings of the run's last start decide. Raises ``UnknownConfig``.
-    """
+    """Refuse a configuration that is not in the settings of the run's last start. Raises ``UnknownConfig``."""
     settings = last_settings(reader)
     played = sorted(config.key for config in settings.configs) if settings else []
     if played and config_key not in played:
@@ -357,10 +348,7 @@ async def _ask(location: RunLocation, say: Say) -> tuple[Presence | None, Board 
 
 
 async def past_events(bus: Bus, types: Collection[type[Payload]], after: int = 0) -> AsyncIterator[Event[Any]]:
-    """Iterate over past events of some types, up to the journal's end.
-
-    The first event is the first one after position ``after``.
-    """
+    """Iterate over past events of some types, from after position ``after`` to the journal's end."""
     async with bus.subscribe(types, after=after) as subscription:
         async for batch in subscription:
             for event in batch.events:

@@ -38,19 +38,13 @@ class Selection:
 
 
 def select(patterns: Sequence[str], config_key: str | None) -> Selection:
-    """Return the selection for glob patterns on event names or types.
-
-    Raises ``UnknownEventType`` for a pattern without a match.
-    """
+    """Return the selection for glob patterns on event names or types. Raises ``UnknownEventType`` without a match."""
     types = frozenset(payload for pattern in patterns for payload in matching(pattern))
     return Selection(types if patterns else None, config_key)
 
 
 def before_last(reader: JournalReader, count: int, selection: Selection, end: int) -> int:
-    """Return the position before the last ``count`` selected events.
-
-    Only events up to ``end`` count. Reads only headers.
-    """
+    """Return the position before the last ``count`` selected events up to ``end``. Reads only headers."""
     names = None if selection.types is None else {payload.event_type for payload in selection.types}
 
     def positions() -> Iterator[int]:

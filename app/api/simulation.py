@@ -90,10 +90,7 @@ def simulate(
 
 
 def with_processes(plant: PlantSettings, head: Mapping[str, int], nodes: Mapping[str, int]) -> PlantSettings:
-    """Return a plant with other numbers of processes.
-
-    ``head`` and ``nodes`` give the numbers by kind of job. Raises ``BadUsage``.
-    """
+    """Return a plant with other numbers of processes, by kind of job. Raises ``BadUsage``."""
     cluster = plant.cluster
     try:
         changed = cluster.replace(head=cluster.head.replace(**head), node=cluster.node.replace(**nodes))

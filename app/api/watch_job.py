@@ -1,7 +1,4 @@
-"""The job that plays a watched game.
-
-The job reports each decision when it is taken, so that viewers can follow the game.
-"""
+"""The job that plays a watched game, and reports each decision when it is taken, so that viewers can follow."""
 
 from typing import Any
 

@@ -94,10 +94,7 @@ def _values(finding: Diagnosis, location: RunLocation) -> dict[str, Any]:
 
 
 def _show(findings: Sequence[Diagnosis], seconds: float, location: RunLocation) -> None:
-    """Write the findings to stdout, then a summary to stderr.
-
-    A finding has its severity, code and place, then what is wrong, then what to do.
-    """
+    """Write findings (severity, code, place; what is wrong; what to do) to stdout, then a summary to stderr."""
     for finding in findings:
         symptom = finding.symptom
         head = Text(f"{symptom.severity:<8} ", STYLES[symptom.severity]).append(finding.code, "bold")

@@ -230,10 +230,7 @@ def service_files(machine: Machine, services: Services) -> dict[Path, str]:
 
 
 def _program() -> Path:
-    """Return the path of the installed ``flyball`` command.
-
-    The command of this Python comes before the one on the PATH. Raises ``BadUsage`` if there is none.
-    """
+    """Return the path of this Python's ``flyball`` command, else of the one on the PATH. Raises ``BadUsage``."""
     beside = Path(sys.executable).with_name("flyball")
     program = str(beside) if beside.is_file() else shutil.which("flyball")
     if program is None:
@@ -250,10 +247,7 @@ def _without_programs(text: str, programs: Sequence[str]) -> str:
 
 
 def _replaced(text: str, changes: Mapping[str, str]) -> str:
-    """Return a text with words replaced outside comments.
-
-    Comments explain the packaged file, so they stay as they are.
-    """
+    """Return a text with words replaced outside comments, because those explain the packaged file."""
     pattern = re.compile("|".join(map(re.escape, changes)))
     lines = text.splitlines(keepends=True)
     return "".join(

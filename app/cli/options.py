@@ -33,10 +33,7 @@ def _set(ctx: click.Context, param: click.Parameter, value: Path | None) -> None
 
 
 def placed(command: C) -> C:
-    """Add ``--run`` and ``--config-file`` to a command.
-
-    The command receives a ``RunLocation`` as its first argument.
-    """
+    """Add ``--run`` and ``--config-file`` to a command, whose first argument is their ``RunLocation``."""
 
     @click.option("--run", "run_dir", type=FOLDER, callback=_set, expose_value=False, help="Folder of the run.")
     @click.option("--config-file", type=FILE, callback=_set, expose_value=False, help="Settings file.")
@@ -62,10 +59,7 @@ def given_options(ctx: click.Context) -> dict[str, str]:
 
 
 def figure_option(what: str) -> Callable[[Any], Any]:
-    """Return the option ``--plot``, which is passed as ``figure``.
-
-    Its value is a path with a known suffix in an existing folder.
-    """
+    """Return the option ``--plot``, passed as ``figure``: a path with a known suffix in an existing folder."""
     help_text = f"{what}: {', '.join(FIGURE_FORMATS)}."
     return click.option("--plot", "figure", type=FILE, callback=_check_figure, help=help_text)
 

@@ -115,10 +115,7 @@ def _late(config: ConfigStatus) -> str:
 
 
 def _lead_seconds(reader: SqliteJournalReader) -> float:
-    """Return the seconds that recorded time is ahead of this machine's clock.
-
-    0 if it is not ahead, or if nothing is recorded.
-    """
+    """Return the seconds that recorded time is ahead of this machine's clock; 0 if it is not, or without events."""
     last = next(reader.headers_back(reader.head), None)
     now_us = (SystemClock().now() - EPOCH) // MICROSECOND
     return max(0, last.recorded_us - now_us) / SECOND_US if last else 0.0

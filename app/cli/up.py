@@ -144,10 +144,7 @@ def open_dashboard(settings: DashboardSettings, role: MachineRole | None) -> tup
 
 
 def _check_journal(file: Path, settings: RunSettings) -> None:
-    """Migrate an older journal; refuse damage and unfit settings; warn of games that are left out.
-
-    Otherwise the broker would fail at each restart.
-    """
+    """Migrate an old journal; warn of games left out; refuse damage and unfit settings, which would stop the broker."""
     if file.is_file() and file.stat().st_size:
         # The settings are closed too, because their reader would fail later in a closed journal.
         with closing(SqliteJournal(file)) as journal, closing(past_settings(journal)) as past:
