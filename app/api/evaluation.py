@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.api.arguments import Count, Names, Seed, Temperature, check_arguments
-from app.api.opponents import EvaluationRequest, fetch_opponents, requested
+from app.api.opponents import EvaluationRequest, evaluation_request, fetch_opponents
 from app.api.players import fetch_player
 from app.api.runs import Say, silent
 from app.backends import backend_of, describe
@@ -82,7 +82,7 @@ def _play(request: EvaluationRequest, store: str, hero: str, players: Mapping[st
         precision=request.precision,
         settings_folder=request.location.settings_folder,
     )
-    progress = summed("games", request.say, lambda played: f"{played}/{planned} games")
+    progress = report_total("games", request.say, lambda played: f"{played}/{planned} games")
 
     async def play() -> GauntletResult:
         async with engine_of(request.workers) as engine:
@@ -101,7 +101,7 @@ def _opponent(name: str, player: str, request: EvaluationRequest) -> Opponent:
     return Opponent(name=name, kind=player if model is None else MODEL, model=model, games=played)
 
 
-def summed(unit: str, say: Say, text: Callable[[int], str]) -> Report:
+def report_total(unit: str, say: Say, text: Callable[[int], str]) -> Report:
     """Return a function that sums reported units and says the total."""
     played = 0
 
@@ -182,7 +182,7 @@ def evaluate(
     check_arguments(Count, workers=workers)
     check_arguments(Seed, seed=seed)
     check_arguments(Temperature | None, temperature=temperature)
-    request = requested(
+    request = evaluation_request(
         model, game, run, config_file, temperature=temperature, device=device, precision=precision, say=progress
     )
     with threads(1):

@@ -45,7 +45,7 @@ class EvaluationRequest:
     say: Say = silent
 
 
-def requested(
+def evaluation_request(
     model: str | Path,
     game: str | GameConfig | None,
     run: str | Path,

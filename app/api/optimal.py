@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.api.arguments import Count, Seed, Temperature, check_arguments
-from app.api.opponents import EvaluationRequest, load_requested, requested
+from app.api.opponents import EvaluationRequest, evaluation_request, load_requested
 from app.api.runs import Say, silent
 from app.config import FrozenModel, GameConfig, Precision
 from app.core import ConfigKey, derive_seed
@@ -91,7 +91,7 @@ def optimal_moves(
     check_arguments(Count, positions=positions)
     check_arguments(Seed, seed=seed)
     check_arguments(Temperature, temperature=temperature)
-    request = requested(
+    request = evaluation_request(
         model, game, run, config_file, temperature=temperature, device=device, precision=precision, say=progress
     )
     with threads(1):

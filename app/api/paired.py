@@ -5,7 +5,7 @@ from itertools import pairwise
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from app.api.evaluation import LostGames, engine_of, summed
+from app.api.evaluation import LostGames, engine_of, report_total
 from app.api.opponents import EvaluationRequest, fetch_opponents
 from app.api.players import fetch_player
 from app.api.runs import Say
@@ -104,7 +104,7 @@ async def _play_hands(
     ]
     hands = spec.deals * spec.config.players
     text = f"of {hands} hands against each opponent, the reference's included"
-    progress = summed("hands", say, lambda played: f"{played / (hands * len(pairings)):.0%} {text}")
+    progress = report_total("hands", say, lambda played: f"{played / (hands * len(pairings)):.0%} {text}")
     async with engine_of(workers) as engine:
         outcomes = await scatter(engine, HANDS_JOB, jobs, on_progress=progress)
     starts = range(0, len(outcomes), parts)

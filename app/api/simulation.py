@@ -82,7 +82,7 @@ def simulate(
     check_arguments(Count, nodes=nodes, jobs=jobs)
     check_arguments(Days, days=days)
     check_arguments(Seeds, seeds=numbers)
-    chosen = PROFILES["full"] if games is None else ordered([games] if isinstance(games, str) else games)
+    chosen = PROFILES["full"] if games is None else ordered_keys([games] if isinstance(games, str) else games)
     location = locate_run(run, config_file)
     loaded = location.load(nest(simulated(nodes, chosen) | flatten(settings or {})))
     modelled = load_plant(None if plant is None else Path(plant), loaded.games)
@@ -143,7 +143,7 @@ def simulate_arms(
     return SimulationResult(arms=tuple(summarise(results)), runs=tuple(results))
 
 
-def ordered(keys: Sequence[str]) -> tuple[ConfigKey, ...]:
+def ordered_keys(keys: Sequence[str]) -> tuple[ConfigKey, ...]:
     """Return configurations in a fixed order.
 
     In a fixed order, the same configurations give the same run. Raises ``BadUsage`` for none or for a duplicate.

@@ -43,14 +43,14 @@ def audit_league(
     pair are rounded up to whole rotations. Raises ``TooFewMembers``, and ``NothingPlayed`` or ``LostGames`` where a
     model cannot be played.
     """
-    published = _published(location, view)
+    published = _published_ratings(location, view)
     names = tuple(published)
     note(f"{len(names)} members, {len(names) * (len(names) - 1) // 2} pairs of {games} games.")
     own_seed = derive_seed(seed, "audit", config.key)
     return audit(published, asyncio.run(_play(location, config, own_seed, names, games=games, workers=workers)))
 
 
-def _published(location: RunLocation, view: LeagueView) -> dict[str, Estimate]:
+def _published_ratings(location: RunLocation, view: LeagueView) -> dict[str, Estimate]:
     """Return published ratings of members on disk, in order of training.
 
     The latest champions count as members. At most ``MOST_MEMBERS`` are returned. Raises ``TooFewMembers``.

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import click
 
 from app.api.runs import RunLocation
-from app.cli.options import json_option, placed, seed_option
+from app.cli.options import json_option, run_options, seed_option
 from app.cli.output import data_only_on_stdout, echo, note, with_options, write_json
 from app.config import GameConfig, NetworkSettings
 from app.config.loading import UnknownConfig
@@ -36,7 +36,7 @@ def check() -> None:
 @click.option("--games", default=16, type=click.IntRange(2, 1000), help="Games to play at random.")
 @seed_option
 @json_option
-@placed
+@run_options
 def game(location: RunLocation, name: str, *, players: int | None, games: int, seed: int, as_json: bool) -> None:
     """Check the game NAME.
 
@@ -69,7 +69,7 @@ def game(location: RunLocation, name: str, *, players: int | None, games: int, s
 @click.option("--config", "config_key", default="connect_four_2p", help="Whose observations the network gets.")
 @seed_option
 @json_option
-@placed
+@run_options
 def network(location: RunLocation, name: str, *, config_key: str, seed: int, as_json: bool) -> None:
     """Check the network NAME.
 
@@ -92,7 +92,7 @@ def network(location: RunLocation, name: str, *, config_key: str, seed: int, as_
 @click.argument("name")
 @click.option("--config", "config_key", default="tic_tac_toe_2p", help="What to play.")
 @json_option
-@placed
+@run_options
 def backend(location: RunLocation, name: str, *, config_key: str, as_json: bool) -> None:
     """Check the backend NAME.
 
@@ -111,7 +111,7 @@ def backend(location: RunLocation, name: str, *, config_key: str, as_json: bool)
 @click.argument("name")
 @click.option("--config", "config_key", required=True, metavar="KEY", help="Whose bot it is.")
 @json_option
-@placed
+@run_options
 def player(location: RunLocation, name: str, *, config_key: str, as_json: bool) -> None:
     """Check the player NAME, one of a configuration's bots.
 

@@ -8,8 +8,8 @@ import click
 
 from app.api.comparison import ComparisonRequest, compare_arms
 from app.api.runs import RunLocation
-from app.api.simulation import ordered
-from app.cli.options import FOLDER, json_option, placed, set_option, workers_option
+from app.api.simulation import ordered_keys
+from app.cli.options import FOLDER, json_option, run_options, set_option, workers_option
 from app.cli.output import interval_text, note, show_table, write_json
 from app.comparison.fitting import Prediction
 from app.comparison.summary import ArmFigures, Strength
@@ -69,7 +69,7 @@ RUNS: Mapping[str, Callable[[ArmFigures], str]] = {
 @click.option("--output", "folder", default=Path("compared"), type=FOLDER, help="Folder of the study; continued.")
 @workers_option
 @json_option
-@placed
+@run_options
 def compare(
     location: RunLocation,
     *,
@@ -99,7 +99,7 @@ def compare(
     """
     request = ComparisonRequest(
         location=location,
-        keys=ordered([ConfigKey(key.strip()) for key in configs.split(",") if key.strip()]),
+        keys=ordered_keys([ConfigKey(key.strip()) for key in configs.split(",") if key.strip()]),
         minutes=minutes,
         seeds=range(first_seed, first_seed + seeds),
         arms=arms,

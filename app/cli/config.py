@@ -5,7 +5,7 @@ import json
 import click
 
 from app.api.runs import RunLocation
-from app.cli.options import json_option, placed
+from app.cli.options import json_option, run_options
 from app.cli.output import data_only_on_stdout, echo, note, write_json
 from app.core.sizes import size_text
 
@@ -17,7 +17,7 @@ def config() -> None:
 
 @config.command()
 @json_option
-@placed
+@run_options
 def show(location: RunLocation, *, as_json: bool) -> None:
     """Show every setting and where its value comes from."""
     loaded = location.load()
@@ -35,7 +35,7 @@ def show(location: RunLocation, *, as_json: bool) -> None:
 
 @config.command()
 @json_option
-@placed
+@run_options
 def check(location: RunLocation, *, as_json: bool) -> None:
     """Check the settings, and say what is wrong.
 

@@ -5,7 +5,7 @@ import sys
 import click
 
 from app.api.runs import RunLocation, is_listening
-from app.cli.options import json_option, placed
+from app.cli.options import json_option, run_options
 from app.cli.output import note, write_row
 from app.controllers import Controller
 from app.core import BROKER
@@ -22,7 +22,7 @@ def daemon() -> None:
 @daemon.command()
 @click.argument("name")
 @click.option("--supervised", is_flag=True, hidden=True, help="End when stdin does.")
-@placed
+@run_options
 def run(location: RunLocation, name: str, *, supervised: bool) -> None:
     """Run the daemon NAME until SIGTERM or Ctrl-C.
 
@@ -49,7 +49,7 @@ def run(location: RunLocation, name: str, *, supervised: bool) -> None:
 
 @daemon.command(name="list")
 @json_option
-@placed
+@run_options
 def list_daemons(location: RunLocation, *, as_json: bool) -> None:
     """List daemons in the order of starting, with your own controllers."""
     for name, spec in daemons_of(location.load().run).items():

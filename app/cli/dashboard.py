@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from app.api.runs import RunLocation, open_journal
-from app.cli.options import placed
+from app.cli.options import run_options
 from app.cli.output import note
 from app.config.loading import Loaded
 from app.dashboard.access import Access, listen, url_of
@@ -23,7 +23,7 @@ from daemons.supervisor import end_with_stdin
 @click.option("--wait", is_flag=True, help="Wait for a run instead of refusing a folder without one, as services do.")
 @click.option("--fd", type=click.IntRange(0), hidden=True, help="A listening socket that `flyball up` opened.")
 @click.option("--supervised", is_flag=True, hidden=True, help="End when stdin closes.")
-@placed
+@run_options
 def dashboard(location: RunLocation, *, port: int | None, wait: bool, fd: int | None, supervised: bool) -> None:
     """Show a run in the browser.
 

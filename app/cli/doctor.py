@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from app.api.runs import RunLocation, is_listening
-from app.cli.options import placed
+from app.cli.options import run_options
 from app.cli.output import echo, note, show, write_json
 from app.core import FlyballError
 from app.core.clock import Clock
@@ -44,7 +44,7 @@ CODES = {code_of(check): check for check in CHECKS}
     "--deep", is_flag=True, help="Also read the whole journal and store, and load all games; may take minutes."
 )
 @click.option("--explain", type=click.Choice(sorted(CODES)), metavar="CODE", help="Show a finding's runbook instead.")
-@placed
+@run_options
 def doctor(location: RunLocation, *, form: Format, deep: bool, explain: str | None) -> None:
     """Look for troubles of a run and of this machine.
 

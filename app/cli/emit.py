@@ -8,7 +8,7 @@ import click
 
 from app.api.publishing import BadData, check_id, check_publishable, check_scope, payload_of, publish_on
 from app.api.runs import RunLocation, connected
-from app.cli.options import complete_types, json_option, placed, timeout_option
+from app.cli.options import complete_types, json_option, run_options, timeout_option
 from app.cli.output import note, write_json, write_row
 from app.core import EventId, derive_id
 from app.events import Envelope, Payload, check_traceparent, originate, resolve
@@ -29,7 +29,7 @@ from daemons.clock import SystemClock, boot_id
 @click.option("--dry-run", is_flag=True, help="Validate and print, don't publish.")
 @timeout_option
 @json_option
-@placed
+@run_options
 def emit(
     location: RunLocation,
     type_name: str,

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from app.api.runs import RunLocation
-from app.cli.options import FILE, given_options, pick, placed, seed_option, workers_option
+from app.cli.options import FILE, given_options, pick, run_options, seed_option, workers_option
 from app.cli.output import data_only_on_stdout, note, write_json
 from app.config import FEWEST_SIMULATIONS, MOST_SIMULATIONS
 
@@ -94,7 +94,7 @@ OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps"
     help="Write a line of JSON a step: env, episode, t, action, reward, done, trunc, dist.",
 )
 @click.option("--json", is_flag=True, expose_value=False, help="Write JSON, as it always does.")
-@placed
+@run_options
 def eval(location: RunLocation, /, config_key: str | None, environment: str | None, **options: Any) -> None:  # noqa: A001
     """Evaluate a checkpoint or a bot and write one JSON object.
 

@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 from app.api.runs import RunLocation
-from app.cli.options import complete_types, json_option, placed
+from app.cli.options import complete_types, json_option, run_options
 from app.cli.output import echo, write_row
 from app.cli.streams import shows_all
 from app.events import CATALOGUE, resolve
@@ -56,7 +56,7 @@ def schema(type_name: str, *, whole: bool) -> None:
     help="Language.",
 )
 @click.option("--compact", is_flag=True, help="Only requests, decisions and main facts.")
-@placed
+@run_options
 def graph(location: RunLocation, form: Literal["mermaid", "dot", "json"], *, compact: bool) -> None:
     """Draw the graph of events.
 

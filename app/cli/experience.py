@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from app.api.runs import RunLocation
-from app.cli.options import FILE, json_option, placed, seed_option
+from app.cli.options import FILE, json_option, run_options, seed_option
 from app.cli.output import note, write_values
 
 file_argument = click.argument("file", type=FILE)
@@ -30,7 +30,7 @@ def experience() -> None:
 @click.option("--temperature", default=1.0, type=click.FloatRange(0, 10, min_open=True))
 @click.option("--rewards", type=click.Choice(["terminal", "per_trick", "shaped"]), help="[default: configured]")
 @json_option
-@placed
+@run_options
 def export(
     location: RunLocation,
     file: Path,
@@ -74,7 +74,7 @@ def export(
 @file_argument
 @game_option
 @json_option
-@placed
+@run_options
 def check(location: RunLocation, file: Path, *, config_key: str, as_json: bool) -> None:
     """Check that FILE holds valid experience, and say what is in it.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from app.api.runs import RunLocation
-from app.cli.options import json_option, placed
+from app.cli.options import json_option, run_options
 from app.cli.output import note, write_values
 
 
@@ -14,7 +14,7 @@ from app.cli.output import note, write_values
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--config", "config_key", metavar="KEY", help="Whose model is meant by 'current'.")
 @json_option
-@placed
+@run_options
 def export(location: RunLocation, model: str, file: Path, *, config_key: str | None, as_json: bool) -> None:
     """Write the policy of MODEL, with its critic, into FILE.
 

@@ -15,7 +15,7 @@ import click
 from app.api.runs import RunLocation, connected, is_listening, open_journal
 from app.bus import BROKER_ONLY, JournalPublisher, ZmqBus
 from app.cli.journal_archive import archive, delete, export, import_command
-from app.cli.options import json_option, placed, timeout_option
+from app.cli.options import json_option, run_options, timeout_option
 from app.cli.output import echo, note, write_row, write_values
 from app.core import FlyballError, derive_id
 from app.core.sizes import size_text
@@ -53,7 +53,7 @@ for command in (archive, delete, export, import_command):
 
 @journal.command()
 @json_option
-@placed
+@run_options
 def verify(location: RunLocation, *, as_json: bool) -> None:
     """Check the whole journal and list all damage.
 
@@ -84,7 +84,7 @@ def _problems(location: RunLocation) -> Iterator[str]:
 
 @journal.command()
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-@placed
+@run_options
 def backup(location: RunLocation, path: Path) -> None:
     """Copy the journal into a new FILE.
 
@@ -100,7 +100,7 @@ def backup(location: RunLocation, path: Path) -> None:
 
 
 @journal.command()
-@placed
+@run_options
 def migrate(location: RunLocation) -> None:
     """Bring a journal of an earlier version to the current format.
 
@@ -111,7 +111,7 @@ def migrate(location: RunLocation) -> None:
 
 
 @journal.command("rebuild")
-@placed
+@run_options
 def rebuild_command(location: RunLocation) -> None:
     """Rebuild a damaged journal whose records are sound.
 
@@ -141,7 +141,7 @@ def _existing(location: RunLocation) -> Path:
 @click.option("--reason", help="Why the event is voided; required with --void.")
 @timeout_option
 @json_option
-@placed
+@run_options
 def repair(location: RunLocation, *, position: int | None, reason: str | None, timeout: float, as_json: bool) -> None:
     """List the events that a daemon failed at, or void one.
 
@@ -235,7 +235,7 @@ def dead_letters() -> None:
 
 @dead_letters.command("list")
 @json_option
-@placed
+@run_options
 def list_dead_letters(location: RunLocation, *, as_json: bool) -> None:
     """List all dead letters, oldest first.
 
@@ -267,7 +267,7 @@ numbers_argument = click.argument("numbers", metavar="NUMBER...", nargs=-1, requ
 @numbers_argument
 @timeout_option
 @json_option
-@placed
+@run_options
 def retry(location: RunLocation, *, numbers: tuple[int, ...], timeout: float, as_json: bool) -> None:
     """Publish refused events again, then remove their dead letters.
 
@@ -300,7 +300,7 @@ def retry(location: RunLocation, *, numbers: tuple[int, ...], timeout: float, as
 @numbers_argument
 @timeout_option
 @json_option
-@placed
+@run_options
 def discard(location: RunLocation, *, numbers: tuple[int, ...], timeout: float, as_json: bool) -> None:
     """Remove dead letters for good.
 

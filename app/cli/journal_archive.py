@@ -7,7 +7,7 @@ import click
 
 from app.api.runs import RunLocation, open_journal
 from app.api.selection import before_since
-from app.cli.options import placed
+from app.cli.options import run_options
 from app.cli.output import note
 from app.core import FlyballError
 from app.journal import SqliteJournal
@@ -23,7 +23,7 @@ from daemons.supervisor import end_with_stdin
 @click.option("--keep", type=click.IntRange(1), metavar="EVENTS", help="Latest events that stay live.")
 @click.option("--before", metavar="WHEN", help="Archive what is older: a position, a while (30d, 12h) or a time.")
 @click.option("--supervised", is_flag=True, hidden=True, help="End when stdin does.")
-@placed
+@run_options
 def archive(location: RunLocation, *, keep: int | None, before: str | None, supervised: bool) -> None:
     """Archive old records, and take a snapshot of the daemons' state.
 
@@ -59,7 +59,7 @@ def archive(location: RunLocation, *, keep: int | None, before: str | None, supe
 @click.command()
 @click.option("--before", metavar="WHEN", required=True, help="A position, a while (90d) or a time (ISO 8601).")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@placed
+@run_options
 def delete(location: RunLocation, *, before: str, yes: bool) -> None:
     """Delete archived events for good, in a stopped run.
 
@@ -87,7 +87,7 @@ def delete(location: RunLocation, *, before: str, yes: bool) -> None:
 
 @click.command()
 @click.argument("file", type=click.File("wb", atomic=True))
-@placed
+@run_options
 def export(location: RunLocation, file: BinaryIO) -> None:
     """Write all events into FILE (- for stdout), one CloudEvent a line.
 
@@ -103,7 +103,7 @@ def export(location: RunLocation, file: BinaryIO) -> None:
 
 @click.command("import")
 @click.argument("file", type=click.File("rb"))
-@placed
+@run_options
 def import_command(location: RunLocation, file: BinaryIO) -> None:
     """Make a new run folder's journal from FILE (- for stdin).
 

@@ -19,7 +19,7 @@ from app.bus.keys import (
     replace_secret,
     write_secret,
 )
-from app.cli.options import json_option, placed
+from app.cli.options import json_option, run_options
 from app.cli.output import echo, note, write_row
 from app.status.summary import show_time
 from daemons.clock import SystemClock
@@ -52,7 +52,7 @@ def list_file(location: RunLocation) -> Path:
 @click.argument("name")
 @click.option("--authorize", "role", type=click.Choice(ROLES), help="Also admit it on this machine, in this role.")
 @json_option
-@placed
+@run_options
 def new(location: RunLocation, name: str, role: Role | None, *, as_json: bool) -> None:
     """Make a key for NAME, and print its public key."""
     path, pair = secret_file(location, name), new_pair()
@@ -70,7 +70,7 @@ def new(location: RunLocation, name: str, role: Role | None, *, as_json: bool) -
 @click.argument("role", type=click.Choice(ROLES))
 @click.argument("public")
 @json_option
-@placed
+@run_options
 def authorize(location: RunLocation, name: str, role: Role, public: str, *, as_json: bool) -> None:
     """Admit the PUBLIC key of NAME in a role.
 
@@ -87,7 +87,7 @@ def authorize(location: RunLocation, name: str, role: Role, public: str, *, as_j
 
 @keys.command(name="list")
 @json_option
-@placed
+@run_options
 def list_keys(location: RunLocation, *, as_json: bool) -> None:
     """List the keys that the broker admits."""
     for key in KeyList.read(list_file(location)).keys:
@@ -100,7 +100,7 @@ def list_keys(location: RunLocation, *, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("public", required=False)
 @json_option
-@placed
+@run_options
 def revoke(location: RunLocation, name: str, public: str | None, *, as_json: bool) -> None:
     """Refuse all keys of NAME from now on, or only PUBLIC.
 
@@ -118,7 +118,7 @@ def revoke(location: RunLocation, name: str, public: str | None, *, as_json: boo
 @click.argument("name")
 @click.argument("public", required=False)
 @click.option("--grace", type=click.FloatRange(0), help="Seconds that older keys stay valid; else until revoked.")
-@placed
+@run_options
 def rotate(location: RunLocation, name: str, public: str | None, grace: float | None) -> None:
     """Give NAME a new key, made here or elsewhere (PUBLIC).
 

@@ -8,7 +8,7 @@ import click
 from app.api.league_import import read_league
 from app.api.leagues import leagues_in
 from app.api.runs import RunLocation, check_config, check_played, open_run
-from app.cli.options import FILE, FOLDER, figure_option, json_option, placed
+from app.cli.options import FILE, FOLDER, figure_option, json_option, run_options
 from app.cli.output import note, show, show_table, write_json
 from app.config import RunSettings
 from app.core import LEAST_P, FlyballError, writing
@@ -50,7 +50,7 @@ class NoLeague(FlyballError, code="unknown"):
 )
 @click.option("--workers", default=1, type=click.IntRange(1), help="Processes for --audit.")
 @json_option
-@placed
+@run_options
 def league(
     location: RunLocation,
     config_key: str | None,

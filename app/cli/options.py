@@ -32,18 +32,18 @@ def _set(ctx: click.Context, param: click.Parameter, value: Path | None) -> None
         ctx.find_root().obj[param.name] = value
 
 
-def placed(command: C) -> C:
+def run_options(command: C) -> C:
     """Add ``--run`` and ``--config-file`` to a command, whose first argument is their ``RunLocation``."""
 
     @click.option("--run", "run_dir", type=FOLDER, callback=_set, expose_value=False, help="Folder of the run.")
     @click.option("--config-file", type=FILE, callback=_set, expose_value=False, help="Settings file.")
     @click.pass_context
     @wraps(command)
-    def with_location(ctx: click.Context, /, *args: Any, **options: Any) -> Any:
+    def with_run_location(ctx: click.Context, /, *args: Any, **options: Any) -> Any:
         chosen = ctx.find_root().obj
         return command(locate_run(chosen["run_dir"], chosen["config_file"]), *args, **options)
 
-    return with_location  # type: ignore[return-value]  # click's decorators call it as they would the command
+    return with_run_location  # type: ignore[return-value]  # click's decorators call it as they would the command
 
 
 def pick(options: Mapping[str, Any], *names: str) -> dict[str, Any]:

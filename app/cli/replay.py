@@ -24,7 +24,7 @@ from app.cli.options import (
     given_options,
     json_option,
     pick,
-    placed,
+    run_options,
     timeout_option,
 )
 from app.cli.output import complain, echo, note, show, write_event, write_json, write_row
@@ -76,7 +76,7 @@ Counts = Counter[tuple[str, Change, str]]
 @click.option("--yes", is_flag=True, help="Publish; otherwise show what would be published.")
 @timeout_option
 @json_option
-@placed
+@run_options
 @click.pass_context
 def replay(ctx: click.Context, /, location: RunLocation, **options: Any) -> None:
     """Replay recorded events, in one of three ways.

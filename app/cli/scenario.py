@@ -11,7 +11,7 @@ from rich.text import Text
 from app.api.runs import RunLocation, connected
 from app.api.scenarios import plan_scenario
 from app.bus import Bus, Subscription
-from app.cli.options import json_option, placed
+from app.cli.options import json_option, run_options
 from app.cli.output import note, show, write_json
 from app.core import FlyballError, derive_id
 from app.events import Event, Payload, Scope, follow, originate
@@ -45,7 +45,7 @@ class NeverCame(FlyballError, code="unavailable"):
     help="Seconds until the loop must have recovered; 0 makes the trouble and leaves.",
 )
 @json_option
-@placed
+@run_options
 def scenario(location: RunLocation, name: str, config_key: str | None, *, seconds: float, as_json: bool) -> None:
     """Cause a trouble in a running loop, and follow the recovery.
 

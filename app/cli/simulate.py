@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from app.api.runs import RunLocation
-from app.api.simulation import ordered, plan_cluster, simulate_arms, with_processes
-from app.cli.options import FILE, figure_option, given_options, json_option, placed, set_option
+from app.api.simulation import ordered_keys, plan_cluster, simulate_arms, with_processes
+from app.cli.options import FILE, figure_option, given_options, json_option, run_options, set_option
 from app.cli.output import interval_text, note, show, show_table, write_json
 from app.config import PROFILES, nest
 from app.config.loading import parse
@@ -111,7 +111,7 @@ def processes_option(flag: str, machines: str) -> Callable[[Any], Any]:
 @figure_option("Draw a figure")
 @click.option("--jobs", default=1, type=click.IntRange(1), help="Runs at once.")
 @json_option
-@placed
+@run_options
 @click.pass_context
 def simulate(
     ctx: click.Context,
@@ -173,7 +173,7 @@ def simulate(
 def _keys(configs: str) -> tuple[ConfigKey, ...]:
     if configs == "all":
         return PROFILES["full"]
-    return ordered([key.strip() for key in configs.split(",") if key.strip()])
+    return ordered_keys([key.strip() for key in configs.split(",") if key.strip()])
 
 
 LOAD_COLUMNS: Mapping[str, Callable[[KindLoad], str]] = {

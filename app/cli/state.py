@@ -8,7 +8,7 @@ import click
 from rich.text import Text
 
 from app.api.runs import RunLocation, check_config, check_played, open_run
-from app.cli.options import json_option, placed
+from app.cli.options import json_option, run_options
 from app.cli.output import complain, show, show_table, write_json
 from app.core import ConfigKey, FlyballError
 from app.events import Event, Payload, Row
@@ -28,7 +28,7 @@ class UnknownField(FlyballError, code="unknown"):
 @click.argument("config_key", metavar="CONFIG")
 @click.argument("field", required=False)
 @json_option
-@placed
+@run_options
 def state(location: RunLocation, config_key: str, field: str | None, *, as_json: bool) -> None:
     """Show the FeedbackState of CONFIG, or one FIELD of it.
 

@@ -6,7 +6,7 @@ import click
 from rich.text import Text
 
 from app.api.runs import NotRunning, RunLocation, open_journal, read_status
-from app.cli.options import json_option, placed
+from app.cli.options import json_option, run_options
 from app.cli.output import note, show, stdout_console, write_json
 from app.core.clock import SECOND_US, SLOWED, SMALL_JUMP_US
 from app.events.envelope import EPOCH
@@ -47,7 +47,7 @@ set_aside are files that belong to another history of the journal.
 
 @click.command(epilog=COLUMNS_EXPLAINED)
 @json_option
-@placed
+@run_options
 def status(location: RunLocation, *, as_json: bool) -> None:
     """Show configurations and daemons.
 
@@ -79,7 +79,7 @@ def status(location: RunLocation, *, as_json: bool) -> None:
             for config in now.configs
             if config.waiting_for
         ]
-        waiting += [Text(f"{config.key}: {_late(config)}") for config in now.configs if config.late]
+        waiting += [Text(f"{config.key}: {_late_text(config)}") for config in now.configs if config.late]
         show(status_table(now, width), *waiting, "", daemons_table(now, width))
         counts = Counter(daemon.state for daemon in now.daemons)
         states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none heard of"
@@ -107,7 +107,7 @@ def status(location: RunLocation, *, as_json: bool) -> None:
         )
 
 
-def _late(config: ConfigStatus) -> str:
+def _late_text(config: ConfigStatus) -> str:
     return (
         f"model {short(config.model)} has not reached {', '.join(config.late)}; jobs there fetch it when they need it. "
         "Look at the store, and at logs/distribution.jsonl on these nodes"

@@ -6,7 +6,7 @@ from datetime import timedelta
 import click
 
 from app.api.runs import RunLocation, open_run
-from app.cli.options import json_option, placed
+from app.cli.options import json_option, run_options
 from app.cli.output import note, write_row
 from app.core.sizes import size_text
 from app.replay.reachability import named_after, named_blobs, oldest, unreachable
@@ -30,7 +30,7 @@ def store() -> None:
 
 @store.command()
 @json_option
-@placed
+@run_options
 def verify(location: RunLocation, *, as_json: bool) -> None:
     """Read every blob, and list the damaged ones.
 
@@ -59,7 +59,7 @@ def verify(location: RunLocation, *, as_json: bool) -> None:
 )
 @click.option("--supervised", is_flag=True, hidden=True, help="End when stdin does.")
 @json_option
-@placed
+@run_options
 def gc(
     location: RunLocation, *, yes: bool, grace_hours: float, to_gib: float | None, supervised: bool, as_json: bool
 ) -> None:

@@ -7,7 +7,7 @@ import click
 
 from app.api.runs import NotRunning, RunLocation, check_config, check_listening, connected, is_listening, open_journal
 from app.api.selection import Selection, before_last, before_since, select
-from app.cli.options import complete_types, config_key_option, json_option, placed
+from app.cli.options import complete_types, config_key_option, json_option, run_options
 from app.cli.output import complain, write_event
 from daemons.run_folder import is_held
 
@@ -25,7 +25,7 @@ RESTART_SECONDS = 15.0
 @click.option("--since", help="A position, a while (10m, 2h) or a time (ISO 8601).")
 @config_key_option
 @json_option
-@placed
+@run_options
 def tail(
     location: RunLocation,
     patterns: tuple[str, ...],

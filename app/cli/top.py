@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import click
 
 from app.api.runs import RunLocation, open_run
-from app.cli.options import placed
+from app.cli.options import run_options
 from app.core import FlyballError
 
 
@@ -19,7 +19,7 @@ class NoTerminal(FlyballError, code="usage"):
 
 
 @click.command()
-@placed
+@run_options
 def top(location: RunLocation) -> None:
     """Watch a run at a terminal.
 

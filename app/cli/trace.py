@@ -8,7 +8,7 @@ from rich.tree import Tree
 
 from app.api.runs import RunLocation, open_journal
 from app.api.selection import Selection
-from app.cli.options import json_option, placed
+from app.cli.options import json_option, run_options
 from app.cli.output import complain, show, write_json
 from app.status.summary import event_text, short
 from app.status.trace import Trace, TracedEvent
@@ -23,7 +23,7 @@ NO_BOUND = 1 << 62
 @click.option("--effects", default=6, type=click.IntRange(0), help="Generations after it.")
 @click.option("--all", "everything", is_flag=True, help="Everything, from the first cause on.")
 @json_option
-@placed
+@run_options
 def trace(location: RunLocation, event_id: str, *, causes: int, effects: int, everything: bool, as_json: bool) -> None:
     """Show what led to an event, and what came of it.
 

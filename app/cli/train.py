@@ -12,7 +12,7 @@ import click
 from rich.text import Text
 
 from app.api.runs import RunLocation
-from app.cli.options import FILE, FOLDER, SEED, json_option, placed, set_option
+from app.cli.options import FILE, FOLDER, SEED, json_option, run_options, set_option
 from app.cli.output import data_only_on_stdout, echo, show_table, write_json
 from app.config import LANGUAGE_BACKEND, GameConfig, flatten
 from app.config.pipeline_loading import MEANINGS, assigned, by_key, training_settings
@@ -79,7 +79,7 @@ def stoppable(folder: Path, resumed: str) -> Iterator[None]:
 @click.option("--resume", is_flag=True, help="Go on with the run in the folder; it becomes what it would have become.")
 @click.option("--settings", "only_settings", is_flag=True, help="Show every setting and what it means; train nothing.")
 @json_option
-@placed
+@run_options
 def train(
     location: RunLocation,
     config_key: str,

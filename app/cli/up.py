@@ -17,7 +17,7 @@ import structlog
 from app.api.following import BrokerWatch, JournalWatch
 from app.api.runs import RunLocation, is_listening
 from app.cli import group
-from app.cli.options import json_option, placed
+from app.cli.options import json_option, run_options
 from app.cli.output import note
 from app.cli.streams import OutputFailed, discard_output, tolerate_closed_output
 from app.cli.up_screen import LiveScreen, Screen, is_usual
@@ -76,7 +76,7 @@ PRELOADED = (
 )
 @click.option("--for", "seconds", type=click.FloatRange(0, min_open=True), help="Stop after this many seconds.")
 @json_option
-@placed
+@run_options
 def up(
     location: RunLocation,
     *,
