@@ -51,10 +51,7 @@ def examine_game(
     run: str | Path = "run",
     config_file: str | Path | None = None,
 ) -> game_check.GameReport:
-    """Return the faults of a game, and what its sampled games showed.
-
-    See ``check_game`` for the arguments and errors.
-    """
+    """Return the faults of a game, and what its sampled games showed; arguments and errors as of ``check_game``."""
     check_arguments(Annotated[int, Field(ge=2)], games=games)
     check_arguments(Seed, seed=seed)
     return game_check.examine_game(config_of(game, locate_run(run, config_file)), games, seed)
@@ -90,9 +87,9 @@ def check_player(
     """
     from app.play import check_player as player_check
 
-    place = locate_run(run, config_file)
-    compute = Compute(settings_folder=place.settings_folder)
-    return player_check.check_player(name, config_of(game, place), compute)
+    location = locate_run(run, config_file)
+    compute = Compute(settings_folder=location.settings_folder)
+    return player_check.check_player(name, config_of(game, location), compute)
 
 
 def check_backend(
@@ -106,6 +103,6 @@ def check_backend(
     >>> flyball.check_backend("tic_tac_toe_2p")
     []
     """
-    place = locate_run(run, config_file)
-    config = config_of(game, place)
-    return contract.check_backend(config.backend, config, place.load().folder)
+    location = locate_run(run, config_file)
+    config = config_of(game, location)
+    return contract.check_backend(config.backend, config, location.load().folder)

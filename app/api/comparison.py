@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.api.runs import Place, Say
+from app.api.runs import RunLocation, Say
 from app.comparison.fitting import Prediction, fit, plant_text, predict
 from app.comparison.run import RunFigures
 from app.comparison.strength import StudyResources
@@ -38,7 +38,7 @@ class ComparisonResult(FrozenModel):
 class ComparisonRequest:
     """A comparison, see the options of ``flyball compare``."""
 
-    place: Place
+    location: RunLocation
     keys: Sequence[ConfigKey]
     minutes: float
     seeds: Sequence[int]
@@ -67,39 +67,39 @@ def compare_arms(request: ComparisonRequest) -> ComparisonResult:
         "selfplay_workers": [f"{WORKER_DAEMON}@node{number}" for number in range(1, request.nodes + 1)],
         "configs": list(request.keys),
     }
-    loaded = request.place.load(nest(preset) | parse(tuple(request.assignments)))
+    loaded = request.location.load(nest(preset) | parse(tuple(request.assignments)))
     check_settings(loaded)
-    arms = _chosen(request, tuple(arms_of(loaded.run)))
+    arms = _arms(request, tuple(arms_of(loaded.run)))
     for trouble in request.troubles:
         Planted.parse(trouble, loaded.run)
     seconds = request.minutes * SECONDS_PER_MINUTE
     study = Study(settings=loaded.run, seconds=seconds, cores=request.cores, troubles=tuple(request.troubles))
     study.claim(request.folder)
-    place = StudyResources(request.folder, request.place.settings_folder, request.workers, request.say)
-    tasks = study.tasks(arms, request.seeds, place)
-    runs = do_runs(tasks, place)
+    resources = StudyResources(request.folder, request.location.settings_folder, request.workers, request.say)
+    tasks = study.tasks(arms, request.seeds, resources)
+    runs = do_runs(tasks, resources)
     for run in runs:
         for unfolded in run.unfolded:
             request.say(f"Not folded with seed {run.seed}, {run.arm}: {unfolded}")
-    strengths = measure(study, runs, request.games, place)
+    strengths = measure(study, runs, request.games, resources)
     figures = summarise(runs, strengths)
     predictions = None
     if request.refit:
         plant = fit(tasks, strengths, load_plant())
         (request.folder / "plant.toml").write_text(plant_text(plant), encoding="utf-8")
-        measured = {one.arm: one.strength.over_none for one in figures}
+        measured = {figure.arm: figure.strength.over_none for figure in figures}
         predictions = tuple(predict(tasks, runs, measured, plant))
     return ComparisonResult(arms=tuple(figures), runs=tuple(runs), strengths=strengths, predictions=predictions)
 
 
-def _chosen(request: ComparisonRequest, known: Sequence[str]) -> tuple[str, ...]:
+def _arms(request: ComparisonRequest, names: Sequence[str]) -> tuple[str, ...]:
     """Return the arms to run.
 
     They are the given arms, by default all controllers and none. ``ablate`` adds an arm without each controller. Raises
     ``BadUsage``.
     """
-    if unknown := [arm for arm in request.arms if arm not in known]:
-        raise BadUsage(f"There is no arm {unknown[0]!r}.", hint=f"There are: {', '.join(known)}.")
+    if unknown := [arm for arm in request.arms if arm not in names]:
+        raise BadUsage(f"There is no arm {unknown[0]!r}.", hint=f"There are: {', '.join(names)}.")
     if request.arms and request.ablate:
         raise BadUsage("--arm and --ablate both choose the arms: give one of them.")
-    return tuple(dict.fromkeys(request.arms)) or (tuple(known) if request.ablate else (ALL, NONE))
+    return tuple(dict.fromkeys(request.arms)) or (tuple(names) if request.ablate else (ALL, NONE))

@@ -18,7 +18,7 @@ from app.api.arguments import Number, check_arguments
 from app.api.publishing import check_id, check_publishable, check_scope, payload_of, publish_on
 from app.api.runs import (
     NotRunning,
-    Place,
+    RunLocation,
     check_config,
     check_listening,
     check_played,
@@ -54,14 +54,11 @@ class Published:
 
 
 class RunReader:
-    """The files of a run, readable whether or not it is running.
+    """The files of a run, readable whether or not it is running. Raises ``NotAJournal`` or ``ForeignSettings``."""
 
-    Raises ``NotAJournal`` or ``ForeignSettings``.
-    """
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        with open_run(place):  # refuses a folder without a run
+    def __init__(self, location: RunLocation) -> None:
+        self._location = location
+        with open_run(location):  # refuses a folder without a run
             pass
 
     def journal(
@@ -79,7 +76,7 @@ class RunReader:
         """
         check_arguments(Number | None, last=last)
         selection = select(patterns, config_key)
-        with open_journal(self._place) as reader:
+        with open_journal(self._location) as reader:
             check_config(reader, config_key)
             end = reader.head
             start = 0 if since is None else before_since(reader, str(since))
@@ -88,7 +85,7 @@ class RunReader:
         return self._events(selection, start, end)
 
     def _events(self, selection: Selection, start: int, end: int) -> Generator[Event[Any]]:
-        with open_journal(self._place) as reader:
+        with open_journal(self._location) as reader:
             for event in selection.read(reader, start, on_dead=complaint(_warn)):
                 if event.sequence > end:
                     return
@@ -96,17 +93,14 @@ class RunReader:
 
     def head(self) -> int:
         """Return the position of the last event."""
-        with open_journal(self._place) as reader:
+        with open_journal(self._location) as reader:
             return reader.head
 
     def state(self, config_key: str) -> FeedbackState:
-        """Return a configuration's feedback state: signals, knobs and lineage.
-
-        Raises ``UnknownConfig``.
-        """
-        with open_run(self._place) as reader:
+        """Return a configuration's feedback state: signals, knobs and lineage. Raises ``UnknownConfig``."""
+        with open_run(self._location) as reader:
             check_config(reader, config_key)
-            check_played(reader, self._place, config_key)
+            check_played(reader, self._location, config_key)
             return feedback_state(reader, ConfigKey(config_key), complaint(_warn))
 
 
@@ -116,8 +110,8 @@ class AsyncConnection:
     Use it as an async context manager. It connects to the broker on first use. See ``connect_async``.
     """
 
-    def __init__(self, place: Place, timeout: float) -> None:
-        self._reader, self._place, self._timeout = RunReader(place), place, timeout
+    def __init__(self, location: RunLocation, timeout: float) -> None:
+        self._reader, self._location, self._timeout = RunReader(location), location, timeout
         self._boot, self._numbers = boot_id(), count()
         self._stack = AsyncExitStack()
         self._bus: Bus | None = None
@@ -147,10 +141,10 @@ class AsyncConnection:
         payload = payload_of(resolve(event), dict(data or {})) if isinstance(event, str) else event
         check_publishable(type(payload))
         check_id(event_id)
-        await asyncio.to_thread(check_scope, self._place, payload, config_key, event_id, _warn)
+        await asyncio.to_thread(check_scope, self._location, payload, config_key, event_id, _warn)
         chosen = EventId(event_id or derive_id("api", self._boot, next(self._numbers)))
         envelope = originate(payload, event_id=chosen, time=SystemClock().now(), subject=config_key)
-        (position,) = await publish_on(await self._connected(), [envelope], _warn, known=event_id is not None)
+        (position,) = await publish_on(await self._connected(), [envelope], _warn, own_id=event_id is not None)
         return Published(position, chosen)
 
     def subscribe(
@@ -186,7 +180,7 @@ class AsyncConnection:
     async def _connected(self) -> Bus:
         async with self._opening:
             if self._bus is None:
-                bus = connected(self._place, self._timeout, producer="api")
+                bus = connected(self._location, self._timeout, producer="api")
                 self._bus = await self._stack.enter_async_context(bus)
         return self._bus
 
@@ -215,7 +209,7 @@ class AsyncConnection:
 
         The broker knows the living daemons and their jobs. ``running`` is False when no process of the run is alive.
         """
-        return await asyncio.to_thread(read_status, self._place, _warn)
+        return await asyncio.to_thread(read_status, self._location, _warn)
 
     async def close(self) -> None:
         """Close the connection to the broker. Idempotent."""
@@ -239,9 +233,9 @@ class Connection(RunReader):
     An event loop in a separate thread serves the connection to the broker, so that this class also works in notebooks.
     """
 
-    def __init__(self, place: Place, timeout: float) -> None:
-        super().__init__(place)
-        self._run = AsyncConnection(place, timeout)
+    def __init__(self, location: RunLocation, timeout: float) -> None:
+        super().__init__(location)
+        self._run = AsyncConnection(location, timeout)
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=_serve, args=(self._loop,), name="flyball connection", daemon=True)
         self._thread.start()
@@ -317,10 +311,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _abandon(run: AsyncConnection, loop: asyncio.AbstractEventLoop) -> None:
-    """End a connection that was not closed.
-
-    Nothing waits for the end, because this function may run in the loop's own thread.
-    """
+    """End a connection that was not closed, without waiting: this may be the loop's own thread."""
 
     async def end() -> None:
         try:
@@ -336,13 +327,13 @@ def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=2)
 
 
-def _await_start(place: Place, seconds: float) -> None:
+def _await_start(location: RunLocation, seconds: float) -> None:
     """Wait until a run's broker listens. Raises ``NotAJournal`` or ``NotRunning`` after ``seconds``."""
     end = time.monotonic() + seconds
     while True:
         try:
-            with open_run(place):
-                check_listening(place)
+            with open_run(location):
+                check_listening(location)
         except (StorageError, NotRunning):
             if time.monotonic() > end:
                 raise
@@ -378,10 +369,10 @@ def connect(
     ...     for event in run.subscribe("MODEL_*", after=done.position, seconds=60):
     ...         print(event.recordedtime, event.data.event_name)
     """
-    place = locate_run(run, config_file)
+    location = locate_run(run, config_file)
     if wait:
-        _await_start(place, wait)
-    return Connection(place, timeout)
+        _await_start(location, wait)
+    return Connection(location, timeout)
 
 
 def connect_async(

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.api.arguments import Count, Names, Seed, Temperature, check_arguments
-from app.api.opponents import EvaluationRequest, fetch_opponents, requested
+from app.api.opponents import EvaluationRequest, evaluation_request, fetch_opponents
 from app.api.players import fetch_player
 from app.api.runs import Say, silent
 from app.backends import backend_of, describe
@@ -37,10 +37,7 @@ class EvaluationResult(FrozenModel):
 
 
 class LostGames(FlyballError):
-    """Some games could not be played.
-
-    The played games are then not the requested sample.
-    """
+    """Some games could not be played. The played games are then not the requested sample."""
 
 
 def evaluate_gauntlet(request: EvaluationRequest) -> EvaluationResult:
@@ -51,7 +48,7 @@ def evaluate_gauntlet(request: EvaluationRequest) -> EvaluationResult:
     config = request.config
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
         store = open_store(folder)
-        hero = fetch_player(request.model, "model", request.place, config, store, say=request.say)
+        hero = fetch_player(request.model, "model", request.location, config, store, say=request.say)
         opponents = fetch_opponents(request, hero, store)
         results = _play(request, folder, hero, opponents)
     info = describe(config)
@@ -83,9 +80,9 @@ def _play(request: EvaluationRequest, store: str, hero: str, players: Mapping[st
         seed=request.seed,
         device=request.device,
         precision=request.precision,
-        settings_folder=request.place.settings_folder,
+        settings_folder=request.location.settings_folder,
     )
-    progress = summed("games", request.say, lambda played: f"{played}/{planned} games")
+    progress = report_total("games", request.say, lambda played: f"{played}/{planned} games")
 
     async def play() -> GauntletResult:
         async with engine_of(request.workers) as engine:
@@ -97,14 +94,14 @@ def _play(request: EvaluationRequest, store: str, hero: str, players: Mapping[st
 def _opponent(name: str, player: str, request: EvaluationRequest) -> Opponent:
     config = request.config
     settings, model = config.evaluation, ModelHash(player) if is_model(player) else None
-    asked = request.games or (settings.random_games if model is None else settings.model_games)
-    played = -(-asked // config.players) * config.players  # every seat equally often
-    if played != asked:
-        request.say(f"{played} games against {name} instead of {asked}: every seat is taken equally often.")
+    requested = request.games or (settings.random_games if model is None else settings.model_games)
+    played = -(-requested // config.players) * config.players  # every seat equally often
+    if played != requested:
+        request.say(f"{played} games against {name} instead of {requested}: every seat is taken equally often.")
     return Opponent(name=name, kind=player if model is None else MODEL, model=model, games=played)
 
 
-def summed(unit: str, say: Say, text: Callable[[int], str]) -> Report:
+def report_total(unit: str, say: Say, text: Callable[[int], str]) -> Report:
     """Return a function that sums reported units and says the total."""
     played = 0
 
@@ -117,10 +114,7 @@ def summed(unit: str, say: Say, text: Callable[[int], str]) -> Report:
 
 
 async def play_gauntlet(engine: Engine, spec: GauntletSpec, on_progress: Report | None = None) -> GauntletResult:
-    """Play all games of a gauntlet, without a deadline.
-
-    Raises ``NothingPlayed`` or ``LostGames``.
-    """
+    """Play all games of a gauntlet, without a deadline. Raises ``NothingPlayed`` or ``LostGames``."""
     # Judges and engines may take hours, and whoever asked for the games can interrupt them.
     patient = spec.config.evaluation.replace(batch_seconds=MAX_SECONDS)
     spec = spec.replace(config=spec.config.replace(evaluation=patient))
@@ -188,7 +182,7 @@ def evaluate(
     check_arguments(Count, workers=workers)
     check_arguments(Seed, seed=seed)
     check_arguments(Temperature | None, temperature=temperature)
-    request = requested(
+    request = evaluation_request(
         model, game, run, config_file, temperature=temperature, device=device, precision=precision, say=progress
     )
     with threads(1):

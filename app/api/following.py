@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from app.api.runs import SAVE_AFTER, Place, broker_silence, is_listening, open_bus, try_save
+from app.api.runs import SAVE_AFTER, RunLocation, broker_silence, is_listening, open_bus, try_save
 from app.bus import ZmqBus
 from app.bus.access import KeyRefused
 from app.bus.ports import BrokerUnavailable
@@ -21,7 +21,7 @@ from daemons.clock import SystemClock
 from daemons.run_folder import bus_endpoint, is_held
 
 INTERESTING: frozenset[type[Payload]] = frozenset(
-    {ModelPromoted, PromotionRejected, TrainingIntensityChanged, *(one for one in CATALOGUE if one.notable)}
+    {ModelPromoted, PromotionRejected, TrainingIntensityChanged, *(payload for payload in CATALOGUE if payload.notable)}
 )
 """Event types that are shown; ``LiveScreen`` pins the notable ones. Of the intensity, only pauses are shown."""
 
@@ -59,10 +59,10 @@ class JournalWatch:
         except NotAJournal:
             return []
         with closing(reader):
-            wanted, voided = READS | INTERESTING, voided_events(reader)
+            types, voided = READS | INTERESTING, voided_events(reader)
             if voided.keys() != self._voided:
                 self._voided, self.board = set(voided), load_board(self._folder.board, reader)
-            events = history(reader, after=self.board.position, types=wanted, on_dead=lambda _: None)
+            events = history(reader, after=self.board.position, types=types, on_dead=lambda _: None)
             part = list(islice(events, AT_ONCE))
         self.behind = len(part) == AT_ONCE
         self.board.feed(event for event in part if event.sequence not in voided)
@@ -87,11 +87,11 @@ class BrokerWatch:
         trouble: why there is no table although the broker listens, for the operator; otherwise empty.
     """
 
-    def __init__(self, place: Place, loaded: Loaded, deadline_s: float, producer: str) -> None:
+    def __init__(self, location: RunLocation, loaded: Loaded, deadline_s: float, producer: str) -> None:
         self.presence: Presence | None = None
         self.running, self.is_silent, self.trouble = False, False, ""
-        self._folder, self._endpoint = place.folder, bus_endpoint(place.folder, loaded.deployment)
-        self._open = partial(open_bus, place, loaded, deadline_s, producer)
+        self._folder, self._endpoint = location.folder, bus_endpoint(location.folder, loaded.deployment)
+        self._open = partial(open_bus, location, loaded, deadline_s, producer)
         self._bus: ZmqBus | None = None
         self._unanswered_since: float | None = None
 

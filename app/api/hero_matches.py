@@ -1,7 +1,4 @@
-"""Hero matches: a language model plays mixed opponents.
-
-The opponents differ from game to game.
-"""
+"""Hero matches: a language model plays mixed opponents. The opponents differ from game to game."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +9,7 @@ from typing import Literal
 
 from app.api.leagues import leagues_in
 from app.api.opponents import NobodyToPlay
-from app.api.runs import Place, Say, open_journal, silent
+from app.api.runs import RunLocation, Say, open_journal, silent
 from app.api.text_players import fetch_text_player
 from app.config import LANGUAGE_BACKEND, Compute, GameConfig, Precision
 from app.core import BadUsage, ConfigKey, derive_seed, lineups, reading
@@ -38,7 +35,7 @@ class HeroMatchRequest:
     are drawn as ``mixed`` says.
     """
 
-    place: Place
+    location: RunLocation
     config: GameConfig
     model: str
     mixed: Mixed | None
@@ -83,26 +80,26 @@ def evaluate_hero(request: HeroMatchRequest) -> HeroMatchResult:
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
         store = open_store(folder)
 
-        def fetched(name: str, argument: str) -> str:
-            return fetch_text_player(name, argument, request.place, config, store, say=request.say)
+        def fetch(name: str, argument: str) -> str:
+            return fetch_text_player(name, argument, request.location, config, store, say=request.say)
 
-        hero = fetched(request.model, "model")
+        hero = fetch(request.model, "model")
         if request.power_adapters:
             assert seat is not None  # the command wants a power
             powers = {_seat(power, spec.seats, config): name for power, name in request.power_adapters.items()}
             if seat in powers:
                 raise BadUsage(f"{request.power} is the hero's power: leave it out of the power adapters.")
-            others = [fetched(powers.get(place, BASE_MODEL), "power adapter") for place in _after(seat, config)]
+            others = [fetch(powers.get(other, BASE_MODEL), "power adapter") for other in _other_seats(seat, config)]
             tables, starts = _tables(request, hero, seat, [tuple(others)] * _rounds(request, seat))
         else:
-            drawn = _drawn(request, hero, _rounds(request, seat))
-            known = {
-                name: fetched(name, "opponent") for name in sorted({name for row in drawn for name in row} - {hero})
+            drawn = _draw_opponents(request, hero, _rounds(request, seat))
+            hashes = {
+                name: fetch(name, "opponent") for name in sorted({name for row in drawn for name in row} - {hero})
             }
-            rows = [tuple(known.get(name, hero) for name in row) for row in drawn]
+            rows = [tuple(hashes.get(name, hero) for name in row) for row in drawn]
             tables, starts = _tables(request, hero, seat, rows)
         with GENERATORS.lock:
-            found = play_hero_match(
+            figures = play_hero_match(
                 store,
                 config,
                 tables,
@@ -122,27 +119,24 @@ def evaluate_hero(request: HeroMatchRequest) -> HeroMatchResult:
         precision=request.precision,
         temperature=config.evaluation.temperature,
         opening_plies=config.evaluation.openings(dealt=False),
-        **dict(found),
+        **dict(figures),
     )
 
 
 def _seat(power: str, seats: tuple[str, ...], config: GameConfig) -> int:
     if power not in seats:
-        known = f"They are {', '.join(seats)}." if seats else "Its seats have no names; only Diplomacy's have."
-        raise BadUsage(f"{config.key} has no power {power!r}.", hint=known)
+        hint = f"They are {', '.join(seats)}." if seats else "Its seats have no names; only Diplomacy's have."
+        raise BadUsage(f"{config.key} has no power {power!r}.", hint=hint)
     return seats.index(power)
 
 
-def _after(seat: int, config: GameConfig) -> list[int]:
+def _other_seats(seat: int, config: GameConfig) -> list[int]:
     """Return the other seats, in turn after a seat."""
-    return [(seat + place) % config.players for place in range(1, config.players)]
+    return [(seat + offset) % config.players for offset in range(1, config.players)]
 
 
 def _rounds(request: HeroMatchRequest, seat: int | None) -> int:
-    """Return how often opponents are drawn.
-
-    They are drawn for each game, but only once for each rotation if the hero rotates through all seats.
-    """
+    """Return how often opponents are drawn: for each game, or each rotation if the hero takes all seats in turn."""
     games = request.games or GAMES
     return games if seat is not None else ceil(games / request.config.players)
 
@@ -155,12 +149,12 @@ def _tables(
     heroes = range(players) if seat is None else (seat,)
     if seat is None and request.games not in (None, players * len(rows)):
         request.say(f"{players * len(rows)} games instead of {request.games}: every seat is taken equally often.")
-    games = [(start, one, row) for start, row in enumerate(rows) for one in heroes]
-    tables = seated([one for _, one, _ in games], [row for _, _, row in games], hero, players=players)
+    games = [(start, hero_seat, row) for start, row in enumerate(rows) for hero_seat in heroes]
+    tables = seated([hero_seat for _, hero_seat, _ in games], [row for _, _, row in games], hero, players=players)
     return tables, [start for start, _, _ in games]
 
 
-def _drawn(request: HeroMatchRequest, hero: str, rounds: int) -> list[tuple[str, ...]]:
+def _draw_opponents(request: HeroMatchRequest, hero: str, rounds: int) -> list[tuple[str, ...]]:
     """Draw the opponents of each round, in the seats after the hero's."""
     config = request.config
     seats = config.players - 1
@@ -178,7 +172,7 @@ def _weights(request: HeroMatchRequest, hero: str) -> dict[str, float]:
     league = _league(request)
     member = league.agents.get(hero) or Agent(id=hero, kind="checkpoint", step=0)
     weights: dict[str, float] = {}
-    for pick, probability in distribution(league, member, request.place.load().run.league.matchmaking).items():
+    for pick, probability in distribution(league, member, request.location.load().run.league.matchmaking).items():
         if pick.agent != hero:
             weights[pick.agent] = weights.get(pick.agent, 0.0) + probability
     if not weights:
@@ -197,7 +191,7 @@ def _league(request: HeroMatchRequest) -> League:
         if about.config_key not in (None, request.config.key):
             raise BadUsage(f"{request.league} is the league of {about.config_key}, not of {request.config.key}.")
         return league
-    with open_journal(request.place) as reader:
+    with open_journal(request.location) as reader:
         views = leagues_in(reader, request.say)
     key = request.config.key
     return views[key].league if key in views else League()

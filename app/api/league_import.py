@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from app.api.runs import Place
+from app.api.runs import RunLocation
 from app.config import LANGUAGE_BACKEND
 from app.core import BadUsage, ConfigKey, ModelHash, parse_json, reading
 from app.league.document import DamagedLeague, LeagueMetadata, load_league
@@ -12,14 +12,14 @@ from app.league.league import League
 from app.store import open_store
 
 
-def read_league(file: Path, adapters: Path | None, key: str, place: Place) -> tuple[League, LeagueMetadata]:
+def read_league(file: Path, adapters: Path | None, key: str, location: RunLocation) -> tuple[League, LeagueMetadata]:
     """Read a league, and store the adapters that it names by path.
 
     Args:
         file: a league.json.
         adapters: the folder that the paths are relative to; None for the file's folder.
         key: the configuration that the league is about.
-        place: the run.
+        location: the run.
 
     Raises ``DamagedLeague``, ``UnusableFile`` for an adapter that is missing or cannot be used, ``BadUsage`` or
     ``ModelMismatch``.
@@ -33,7 +33,7 @@ def read_league(file: Path, adapters: Path | None, key: str, place: Place) -> tu
     paths = foreign_paths(document)
     if paths:
         root = adapters or file.parent
-        hashes = _stored({name: root / path for name, path in paths.items()}, key, place)
+        hashes = _store_adapters({name: root / path for name, path in paths.items()}, key, location)
         try:
             data = json.dumps(translated(document, hashes)).encode()
         except (AttributeError, KeyError, TypeError) as error:
@@ -46,13 +46,13 @@ def read_league(file: Path, adapters: Path | None, key: str, place: Place) -> tu
     return load_league(data, str(file))
 
 
-def _stored(folders: dict[str, Path], key: str, place: Place) -> dict[str, ModelHash]:
+def _store_adapters(folders: dict[str, Path], key: str, location: RunLocation) -> dict[str, ModelHash]:
     from app.api.text_players import import_adapters  # loads torch
 
-    config = place.config(ConfigKey(key))
+    config = location.config(ConfigKey(key))
     if config.backend != LANGUAGE_BACKEND:
         raise BadUsage(
             f"{next(iter(folders.values()))} is an adapter, and {key} is played by {config.backend}.",
             hint="Name a configuration of language models, such as diplomacy_7p.",
         )
-    return import_adapters(folders, config, open_store(place.store))
+    return import_adapters(folders, config, open_store(location.store))

@@ -1,7 +1,4 @@
-"""Leagues of a run.
-
-This module is separate, because leagues load NumPy and players load OpenSpiel.
-"""
+"""Leagues of a run. This module is separate, because leagues load NumPy and players load OpenSpiel."""
 
 from app.api.runs import Say, complaint
 from app.journal import JournalReader, history

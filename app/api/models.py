@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from app.api.runs import Place, Say, check_played, current_model, open_journal
+from app.api.runs import RunLocation, Say, check_played, current_model, open_journal
 from app.config import FEWEST_SIMULATIONS, MOST_SIMULATIONS, GameConfig, RunFolder
 from app.config.loading import UnknownConfig
 from app.core import BadUsage, FlyballError, ModelHash, UnusableFile, split_search
@@ -48,7 +48,7 @@ def checked_search(name: str, argument: str) -> tuple[str, str]:
 
 
 def fetch_model(
-    name: str, argument: str, place: Place, config_key: str | None, store: BlobStore, *, say: Say
+    name: str, argument: str, location: RunLocation, config_key: str | None, store: BlobStore, *, say: Say
 ) -> ModelHash:
     """Copy a model into ``store`` and return its hash.
 
@@ -66,9 +66,10 @@ def fetch_model(
         data = read_model(file)
     elif os.sep in name or file.suffix:
         raise UnusableFile(f"{argument}: there is no file {name}.", hint=f"It takes {MODELS}.")
+    elif name in CURRENT:
+        data = open_store(location.store).get(_current_hash(argument, location, config_key, say))
     else:
-        found = _current(argument, place, config_key, say) if name in CURRENT else _full_hash(name, argument, place)
-        data = open_store(place.store).get(found)
+        data = open_store(location.store).get(_full_hash(name, argument, location))
     model = ModelHash(store.put(data))
     get_checkpoint(store, model)  # refuses data that is not a model before anything is played
     return model
@@ -76,19 +77,19 @@ def fetch_model(
 
 def _in_folder(folder: Path, argument: str, config_key: str | None, say: Say) -> bytes:
     if not RunFolder(folder).journal.exists():
-        return _trained(folder)
-    place = Place(RunFolder(folder), None)
-    return open_store(place.store).get(_current(argument, place, config_key or _only_config(place), say))
+        return _trained_model(folder)
+    location = RunLocation(RunFolder(folder), None)
+    return open_store(location.store).get(_current_hash(argument, location, config_key or _only_config(location), say))
 
 
-def _only_config(place: Place) -> str | None:
+def _only_config(location: RunLocation) -> str | None:
     """Return the configuration that a run plays; None if it plays several."""
-    with open_journal(place) as reader:
+    with open_journal(location) as reader:
         settings = last_settings(reader)
     return settings.configs[0].key if settings and len(settings.configs) == 1 else None
 
 
-def _trained(folder: Path) -> bytes:
+def _trained_model(folder: Path) -> bytes:
     from app.train.state import NoRun, TrainingFolder  # loads torch
     from app.train.text import holds_text_run, read_run
 
@@ -102,35 +103,35 @@ def _trained(folder: Path) -> bytes:
     return FileStore(run.models).get(state.best.model)
 
 
-def _full_hash(name: str, argument: str, place: Place) -> str:
-    known = list(open_store(place.store).keys()) if len(name) >= SHORTEST_HASH else []
-    found = [key for key in known if key.startswith(name)]
-    if len(found) != 1:
-        what = f"{len(found)} models of {place.folder.path} begin with" if found else "there is nothing called"
-        run = "" if known else f" The run in {place.folder.path} has no models."
+def _full_hash(name: str, argument: str, location: RunLocation) -> str:
+    hashes = list(open_store(location.store).keys()) if len(name) >= SHORTEST_HASH else []
+    matches = [key for key in hashes if key.startswith(name)]
+    if len(matches) != 1:
+        what = f"{len(matches)} models of {location.folder.path} begin with" if matches else "there is nothing called"
+        run = "" if hashes else f" The run in {location.folder.path} has no models."
         raise UnknownModel(f"{argument}: {what} {name!r}.", hint=f"It takes {MODELS}.{run}")
-    return found[0]
+    return matches[0]
 
 
-def _current(argument: str, place: Place, config_key: str | None, say: Say) -> ModelHash:
+def _current_hash(argument: str, location: RunLocation, config_key: str | None, say: Say) -> ModelHash:
     if config_key is None:
         raise ConfigNotNamed("Name the configuration whose current model is meant, too.")
-    with open_journal(place) as reader:
-        model = current_model(place, reader, config_key, say)
+    with open_journal(location) as reader:
+        model = current_model(location, reader, config_key, say)
         if model is None:
-            check_played(reader, place, config_key)
+            check_played(reader, location, config_key)
     if model is None:
         raise UnknownModel(f"{argument}: {config_key} has no current model yet.", hint="Name a hash or a file.")
     return model
 
 
-def check_game(what: str, manifest: Manifest, config: GameConfig, place: Place, say: Say) -> None:
+def check_game(what: str, manifest: Manifest, config: GameConfig, location: RunLocation, say: Say) -> None:
     """Refuse a model of other rules or another number of players. Raises ``ForeignModel``."""
     theirs = manifest.config_key
     if theirs == config.key:
         return
     try:
-        trained = place.config(theirs)
+        trained = location.config(theirs)
     except UnknownConfig:
         say(f"{what} was trained for {theirs}, which is not known here; it plays if it has the same shape.")
         return

@@ -1,7 +1,4 @@
-"""Players of an evaluation: the model and its opponents.
-
-Opponents are given by name, hash or strategy.
-"""
+"""Players of an evaluation: the model and its opponents. Opponents are given by name, hash or strategy."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +8,7 @@ from app.api.arguments import check_arguments
 from app.api.leagues import leagues_in
 from app.api.models import CURRENT, ConfigNotNamed, checked_search, fetch_model
 from app.api.players import AGAINST, fetch_player
-from app.api.runs import Place, Say, config_of, locate_run, open_journal, silent
+from app.api.runs import RunLocation, Say, config_of, locate_run, open_journal, silent
 from app.config import Compute, GameConfig, Precision
 from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, is_judge
 from app.games import open_table
@@ -34,7 +31,7 @@ class NobodyToPlay(FlyballError, code="unknown"):
 class EvaluationRequest:
     """An evaluation in one of our games; ``config`` has the requested temperature."""
 
-    place: Place
+    location: RunLocation
     config: GameConfig
     model: str
     against: Sequence[str]
@@ -48,7 +45,7 @@ class EvaluationRequest:
     say: Say = silent
 
 
-def requested(
+def evaluation_request(
     model: str | Path,
     game: str | GameConfig | None,
     run: str | Path,
@@ -64,29 +61,30 @@ def requested(
     Raises the errors of ``fetch_model``, and ``BadUsage`` for a bot without a game.
     """
     check_arguments(Precision, precision=precision)
-    place = locate_run(run, config_file)
-    config = config_of(_game_of(str(model), place, say) if game is None else game, place)
+    location = locate_run(run, config_file)
+    config = config_of(_game_of(str(model), location, say) if game is None else game, location)
     if temperature is not None:
         config = config.replace(evaluation=config.evaluation.replace(temperature=temperature))
-    return EvaluationRequest(place, config, str(model), (), device=str(resolve(device)), precision=precision, say=say)
+    return EvaluationRequest(
+        location, config, str(model), (), device=str(resolve(device)), precision=precision, say=say
+    )
 
 
-def _game_of(name: str, place: Place, say: Say) -> str:
+def _game_of(name: str, location: RunLocation, say: Say) -> str:
     """Return the configuration that a model was trained for."""
     if name in (RANDOM, HEURISTIC) or is_judge(name):
         raise ConfigNotNamed(f"model {name} is a bot of many games.", hint="Name the configuration, too.")
     store = MemoryStore()
-    return get_checkpoint(store, fetch_model(name, "model", place, None, store, say=say)).manifest.config_key
+    return get_checkpoint(store, fetch_model(name, "model", location, None, store, say=say)).manifest.config_key
 
 
 def load_requested(request: EvaluationRequest, folder: str) -> tuple[str, Player]:
-    """Return the name and the player of a request's model.
-
-    A model is copied into a store in ``folder``. Raises the errors of ``fetch_player``.
-    """
+    """Copy a request's model into ``folder``; return its name and player. Raises the errors of ``fetch_player``."""
     config, store = request.config, open_store(folder)
-    name = fetch_player(request.model, "model", request.place, config, store, say=request.say)
-    compute = Compute(device=request.device, precision=request.precision, settings_folder=request.place.settings_folder)
+    name = fetch_player(request.model, "model", request.location, config, store, say=request.say)
+    compute = Compute(
+        device=request.device, precision=request.precision, settings_folder=request.location.settings_folder
+    )
     return name, load_player_or_judge(store, name, open_table(config, 0).spec, compute, config)
 
 
@@ -98,13 +96,13 @@ def fetch_opponents(request: EvaluationRequest, hero: str, store: BlobStore) -> 
     """
     players: dict[str, str] = {}
     itself = list[str]()
-    asked, asked_search = checked_search(request.model, "model")
-    for name in _named(request, hero):
+    model, model_search = checked_search(request.model, "model")
+    for name in _opponent_names(request, hero):
         base, search = checked_search(name, AGAINST)
-        if base in CURRENT and asked in CURRENT:  # no second look-up: a promotion may come between
-            player = hero.removesuffix(asked_search) + search
+        if base in CURRENT and model in CURRENT:  # no second look-up: a promotion may come between
+            player = hero.removesuffix(model_search) + search
         else:
-            player = fetch_player(name, AGAINST, request.place, request.config, store, say=request.say)
+            player = fetch_player(name, AGAINST, request.location, request.config, store, say=request.say)
         if player == hero and not request.paired:
             itself.append(name)
         elif player in players.values():
@@ -118,20 +116,17 @@ def fetch_opponents(request: EvaluationRequest, hero: str, store: BlobStore) -> 
     return players
 
 
-def _named(request: EvaluationRequest, hero: str) -> Iterator[str]:
-    """Yield the names or hashes of opponents.
-
-    ``STRATEGY:COUNT`` selects members of the run's league.
-    """
+def _opponent_names(request: EvaluationRequest, hero: str) -> Iterator[str]:
+    """Yield the names or hashes of opponents. ``STRATEGY:COUNT`` selects members of the run's league."""
     key = request.config.key
     league: League | None = None
     for name in request.against:
-        if (wanted := _strategy(name)) is None:
+        if (selection := _strategy(name)) is None:
             yield name
             continue
-        strategy, count = wanted
+        strategy, count = selection
         if league is None:
-            with open_journal(request.place) as reader:
+            with open_journal(request.location) as reader:
                 views = leagues_in(reader, request.say)
             league = views[key].league if key in views else League()
         member = league.agents.get(hero) or Agent(id=hero, kind="checkpoint", step=0)
@@ -147,10 +142,7 @@ def _named(request: EvaluationRequest, hero: str) -> Iterator[str]:
 
 
 def _strategy(name: str) -> tuple[Strategy, int] | None:
-    """Return a strategy and its number of opponents; None for a player.
-
-    Raises ``BadUsage`` for a name that is neither.
-    """
+    """Return a strategy and its number of opponents; None for a player. Raises ``BadUsage`` if it is neither."""
     if is_judge(name):
         return None
     strategy, colon, count = name.partition(":")

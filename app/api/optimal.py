@@ -1,14 +1,11 @@
-"""The share of a model's moves that are optimal.
-
-Only games with a solver have it.
-"""
+"""The share of a model's moves that are optimal. Only games with a solver have it."""
 
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from app.api.arguments import Count, Seed, Temperature, check_arguments
-from app.api.opponents import EvaluationRequest, load_requested, requested
+from app.api.opponents import EvaluationRequest, evaluation_request, load_requested
 from app.api.runs import Say, silent
 from app.config import FrozenModel, GameConfig, Precision
 from app.core import ConfigKey, derive_seed
@@ -45,9 +42,9 @@ def measure_optimal(request: EvaluationRequest, count: int) -> OptimalResult:
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
         model, player = load_requested(request, folder)
 
-        def progress(found: int) -> None:
-            if found % _REPORTED == 0:
-                request.say(f"{found}/{count} positions solved")
+        def progress(solved: int) -> None:
+            if solved % _REPORTED == 0:
+                request.say(f"{solved}/{count} positions solved")
 
         positions = saved_positions(config, count, request.seed, progress)
         temperature = config.evaluation.temperature
@@ -94,7 +91,7 @@ def optimal_moves(
     check_arguments(Count, positions=positions)
     check_arguments(Seed, seed=seed)
     check_arguments(Temperature, temperature=temperature)
-    request = requested(
+    request = evaluation_request(
         model, game, run, config_file, temperature=temperature, device=device, precision=precision, say=progress
     )
     with threads(1):

@@ -1,14 +1,11 @@
-"""Paired comparisons in Hearts.
-
-A model and a reference play the same deals in the same seats.
-"""
+"""Paired comparisons in Hearts. A model and a reference play the same deals in the same seats."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from app.api.evaluation import LostGames, engine_of, summed
+from app.api.evaluation import LostGames, engine_of, report_total
 from app.api.opponents import EvaluationRequest, fetch_opponents
 from app.api.players import fetch_player
 from app.api.runs import Say
@@ -39,7 +36,7 @@ def compare_hands(request: EvaluationRequest) -> dict[str, Any]:
     single_hands(config)  # refuses other games than Hearts
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
         store = open_store(folder)
-        hero = fetch_player(request.model, "model", request.place, config, store, say=request.say)
+        hero = fetch_player(request.model, "model", request.location, config, store, say=request.say)
         opponents = fetch_opponents(request, hero, store)
         results = _compare(request, folder, hero, opponents)
     return {
@@ -55,13 +52,12 @@ def compare_hands(request: EvaluationRequest) -> dict[str, Any]:
 
 
 def _compare(request: EvaluationRequest, store: str, hero: str, opponents: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Compare the model with its reference against each opponent.
-
-    Both play the same deals. The default reference is the opponent itself.
-    """
+    """Compare the model with its reference, by default the opponent itself, on the same deals against each opponent."""
     config, fixed = request.config, None
     if request.reference is not None:
-        fixed = fetch_player(request.reference, "reference", request.place, config, open_store(store), say=request.say)
+        fixed = fetch_player(
+            request.reference, "reference", request.location, config, open_store(store), say=request.say
+        )
     pairs = {name: ((hero, player), (fixed or player, player)) for name, player in opponents.items()}
     spec = HandsSpec(
         store=store,
@@ -73,7 +69,7 @@ def _compare(request: EvaluationRequest, store: str, hero: str, opponents: Mappi
         temperature=config.evaluation.temperature,
         device=request.device,
         precision=request.precision,
-        settings_folder=request.place.settings_folder,
+        settings_folder=request.location.settings_folder,
     )
     pairings = tuple(dict.fromkeys(pairing for pair in pairs.values() for pairing in pair))
     played = run_coroutine(_play_hands(spec, pairings, request.workers, request.say))
@@ -88,20 +84,17 @@ def _compare(request: EvaluationRequest, store: str, hero: str, opponents: Mappi
     ]
 
 
-def _deals(asked: int, seats: int, say: Say) -> int:
-    deals = max(2, -(-asked // seats))
-    if deals * seats != asked:
-        say(f"{deals * seats} hands instead of {asked}: every deal is played in every seat, and two deals compared.")
+def _deals(hands: int, seats: int, say: Say) -> int:
+    deals = max(2, -(-hands // seats))
+    if deals * seats != hands:
+        say(f"{deals * seats} hands instead of {hands}: every deal is played in every seat, and two deals compared.")
     return deals
 
 
 async def _play_hands(
     spec: HandsSpec, pairings: Sequence[Pairing], workers: int, say: Say
 ) -> dict[Pairing, HandResults]:
-    """Play all deals with each pairing, in parallel parts.
-
-    No hand depends on the part that it is in.
-    """
+    """Play all deals with each pairing, in parallel parts. No hand depends on the part that it is in."""
     parts = 1 if workers == 1 else min(spec.deals, workers * PARTS)
     bounds = list(pairwise(spec.deals * part // parts for part in range(parts + 1)))
     jobs = [
@@ -111,7 +104,7 @@ async def _play_hands(
     ]
     hands = spec.deals * spec.config.players
     text = f"of {hands} hands against each opponent, the reference's included"
-    progress = summed("hands", say, lambda played: f"{played / (hands * len(pairings)):.0%} {text}")
+    progress = report_total("hands", say, lambda played: f"{played / (hands * len(pairings)):.0%} {text}")
     async with engine_of(workers) as engine:
         outcomes = await scatter(engine, HANDS_JOB, jobs, on_progress=progress)
     starts = range(0, len(outcomes), parts)

@@ -1,7 +1,7 @@
 """Looking up bots and models by the names that people give them."""
 
 from app.api.models import UnknownModel, check_game, checked_search, fetch_model
-from app.api.runs import Place, Say
+from app.api.runs import RunLocation, Say
 from app.backends import OURS
 from app.config import LANGUAGE_BACKEND, GameConfig
 from app.core import HEURISTIC, BadUsage, is_judge
@@ -12,7 +12,9 @@ AGAINST = "against"
 """The argument that also accepts strategies."""
 
 
-def fetch_player(name: str, argument: str, place: Place, config: GameConfig, store: BlobStore, *, say: Say) -> str:
+def fetch_player(
+    name: str, argument: str, location: RunLocation, config: GameConfig, store: BlobStore, *, say: Say
+) -> str:
     """Find a bot or model; return its name for ``load_player``.
 
     A model is copied into ``store``. A suffix such as ``+64`` makes a model search 64 positions for each move.
@@ -22,7 +24,7 @@ def fetch_player(name: str, argument: str, place: Place, config: GameConfig, sto
     if config.backend == LANGUAGE_BACKEND:
         from app.api.text_players import fetch_text_player  # loads torch
 
-        return fetch_text_player(name, argument, place, config, store, say=say)
+        return fetch_text_player(name, argument, location, config, store, say=say)
     from app.play.judges import load_judge
     from app.play.players import load_player  # loads torch
 
@@ -38,12 +40,12 @@ def fetch_player(name: str, argument: str, place: Place, config: GameConfig, sto
     if name == HEURISTIC:
         raise UnknownModel(f"{argument}: {config.key} has no heuristic player.", hint=f"It has {', '.join(bots)}.")
     try:
-        model = fetch_model(name, argument, place, config.key, store, say=say)
+        model = fetch_model(name, argument, location, config.key, store, say=say)
     except UnknownModel as error:
         strategy = " A strategy is written top_k:3." if argument == AGAINST else ""
-        known = f"Bots of {config.key} are {', '.join(bots)}."
-        raise UnknownModel(error.message, hint=f"{error.hint} {known}{strategy}") from error
-    check_game(f"{argument} {name}", get_checkpoint(store, model).manifest, config, place, say)
+        bots_hint = f"Bots of {config.key} are {', '.join(bots)}."
+        raise UnknownModel(error.message, hint=f"{error.hint} {bots_hint}{strategy}") from error
+    check_game(f"{argument} {name}", get_checkpoint(store, model).manifest, config, location, say)
     if config.backend in OURS:  # a backend of the user's own has a job that says what it cannot play
         load_player(store, model + search, spec, config=config)
     return model + search

@@ -125,6 +125,6 @@ def load_policy(
     """
     check_arguments(Seed, seed=seed)
     check_arguments(Precision, precision=precision)
-    store, place = MemoryStore(), locate_run(run)
-    model = fetch_model(str(path), "path", place, game, store, say=silent)
+    store, location = MemoryStore(), locate_run(run)
+    model = fetch_model(str(path), "path", location, game, store, say=silent)
     return LoadedPolicy(get_checkpoint(store, model), Compute(device=str(resolve(device)), precision=precision), seed)

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from app.api.runs import Place, Say, check_config, complaint, current_model, open_journal
+from app.api.runs import RunLocation, Say, check_config, complaint, current_model, open_journal
 from app.api.selection import Selection
 from app.bus import BROKER_ONLY, BrokerUnavailable, Bus
 from app.core import NAME_LENGTH, BadUsage, FlyballError
@@ -36,8 +36,8 @@ def payload_of(kind: type[Payload], data: str | Mapping[str, Any]) -> Payload:
         text = data if isinstance(data, str) else json.dumps(data)
         return kind.model_validate_json(text, strict=True)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        what = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'data'}: {one['msg']}" for one in found)
+        errors = error.errors(include_url=False)
+        what = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'data'}: {item['msg']}" for item in errors)
         raise BadData(f"The data does not fit {kind.event_name}: {what}.", hint=hint) from error
     except TypeError as error:  # values that JSON does not know
         raise BadData(f"The data does not fit {kind.event_name}: {error}.", hint=hint) from error
@@ -62,7 +62,9 @@ def check_publishable(kind: type[Payload]) -> None:
         )
 
 
-def check_scope(place: Place, payload: Payload, config_key: str | None, event_id: str | None, say: Say) -> None:
+def check_scope(
+    location: RunLocation, payload: Payload, config_key: str | None, event_id: str | None, say: Say
+) -> None:
     """Refuse an event about the wrong subject. Raises ``BadUsage``, ``UnknownConfig`` or ``BadData``."""
     if payload.scope is Scope.SYSTEM:
         if config_key is not None:
@@ -71,33 +73,30 @@ def check_scope(place: Place, payload: Payload, config_key: str | None, event_id
     if config_key is None:
         raise BadUsage(f"{payload.event_name} is about one configuration: name its config key.")
     try:
-        with open_journal(place) as reader:
+        with open_journal(location) as reader:
             check_config(reader, config_key)
             if isinstance(payload, ModelRolledBack | RollbackRequested):
-                _check_rollback(place, reader, payload, config_key, event_id, say=say)
+                _check_rollback(location, reader, payload, config_key, event_id, say=say)
     except NotAJournal:
         check_config(None, config_key)
 
 
 def _check_rollback(
-    place: Place,
+    location: RunLocation,
     reader: JournalReader,
-    wanted: ModelRolledBack | RollbackRequested,
+    payload: ModelRolledBack | RollbackRequested,
     config_key: str,
     event_id: str | None,
     *,
     say: Say,
 ) -> None:
-    """Refuse a rollback from a model that is not current.
-
-    Otherwise the rollback would undo every promotion since, and its request would be ignored.
-    """
-    recorded = Selection(frozenset({type(wanted)}), config_key).read(reader, on_dead=complaint(say))
+    """Refuse a rollback from a model that is not current: it would undo later promotions, or be ignored."""
+    recorded = Selection(frozenset({type(payload)}), config_key).read(reader, on_dead=complaint(say))
     if event_id is not None and any(event.id == event_id for event in recorded):
         return  # already recorded: publishing it again changes nothing
-    field = "from_model" if isinstance(wanted, ModelRolledBack) else "model"
-    model, current = getattr(wanted, field), current_model(place, reader, config_key, say)
-    is_early = current is None and isinstance(wanted, RollbackRequested)
+    field = "from_model" if isinstance(payload, ModelRolledBack) else "model"
+    model, current = getattr(payload, field), current_model(location, reader, config_key, say)
+    is_early = current is None and isinstance(payload, RollbackRequested)
     if model != current and not is_early:
         raise BadData(
             f"{field} is {model}, but the current model of {config_key} is {current or 'none yet'}.",
@@ -105,15 +104,15 @@ def _check_rollback(
         )
 
 
-async def publish_on(bus: Bus, envelopes: Sequence[Envelope[Payload]], say: Say, *, known: bool) -> tuple[int, ...]:
+async def publish_on(bus: Bus, envelopes: Sequence[Envelope[Payload]], say: Say, *, own_id: bool) -> tuple[int, ...]:
     """Publish events and return their positions. Raises ``NotAcknowledged``.
 
-    With ``known``, the user chose the first event's id, so it may be recorded already. Raises ``IdTaken`` if the
+    With ``own_id``, the user chose the first event's id, so it may be recorded already. Raises ``IdTaken`` if the
     recorded event is a different one.
     """
     try:
         positions = await bus.publish_many(envelopes)
-        if known:
+        if own_id:
             _check_same(envelopes[0], await _recorded_at(bus, positions[0]), positions[0], say)
     except BrokerUnavailable as error:
         more = f" and {len(envelopes) - SOME} more" if len(envelopes) > SOME else ""
@@ -135,13 +134,13 @@ async def _recorded_at(bus: Bus, position: int) -> Event[Any] | None:
     return None
 
 
-def _check_same(wanted: Envelope[Payload], found: Event[Any] | None, position: int, say: Say) -> None:
+def _check_same(envelope: Envelope[Payload], event: Event[Any] | None, position: int, say: Say) -> None:
     """Refuse an id under which another event is recorded. Raises ``IdTaken``."""
-    if found is None or (found.envelope.data, found.envelope.subject) != (wanted.data, wanted.subject):
-        what = f"{found.data.event_name} about {found.subject or 'the system'}" if found else "an unreadable event"
+    if event is None or (event.envelope.data, event.envelope.subject) != (envelope.data, envelope.subject):
+        what = f"{event.data.event_name} about {event.subject or 'the system'}" if event else "an unreadable event"
         raise IdTaken(
-            f"The id {wanted.id} is taken: {what} with other content is recorded under it at position {position}.",
-            hint=f"Choose another id. See: flyball trace {wanted.id}",
+            f"The id {envelope.id} is taken: {what} with other content is recorded under it at position {position}.",
+            hint=f"Choose another id. See: flyball trace {envelope.id}",
         )
-    if found.envelope.time != wanted.time:
+    if event.envelope.time != envelope.time:
         say("Already recorded with the same content: nothing new is recorded.")

@@ -49,7 +49,7 @@ class NotRunning(FlyballError, code="not_running"):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunLocation:
     """The run folder, and the settings file if one is named."""
 
     folder: RunFolder
@@ -79,10 +79,7 @@ class Place:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of ``locate_run`` as JSON, with absolute paths.
-
-        Absolute paths stay valid in another working folder.
-        """
+        """The arguments of ``locate_run`` as JSON, with absolute paths, which stay valid in another working folder."""
         file = None if self.config_file is None else str(self.config_file.absolute())
         return {"run": str(self.folder.path.absolute()), "config_file": file}
 
@@ -91,8 +88,8 @@ class Place:
         return self.load({"configs": [key]}).run.config(key)
 
 
-def locate_run(run: str | Path, config_file: str | Path | None = None) -> Place:
-    """Return the place of a run folder.
+def locate_run(run: str | Path, config_file: str | Path | None = None) -> RunLocation:
+    """Locate a run folder.
 
     ``config_file`` replaces the settings file of the folder. From then on, the user's own modules beside the settings
     can be imported.
@@ -103,7 +100,7 @@ def locate_run(run: str | Path, config_file: str | Path | None = None) -> Place:
     for path in (folder.path, file or folder.settings):
         _check_name(path)
     allow_modules_in((file or folder.settings).parent)
-    return Place(folder, file)
+    return RunLocation(folder, file)
 
 
 def _check_name(path: Path) -> None:
@@ -117,9 +114,9 @@ def _check_name(path: Path) -> None:
         raise UnusableFile(f"The name {os.fsencode(absolute)!r} is not UTF-8.", hint="Rename it.") from None
 
 
-def config_of(game: str | GameConfig, place: Place) -> GameConfig:
+def config_of(game: str | GameConfig, location: RunLocation) -> GameConfig:
     """Return ``game`` itself, or the configuration with this key. Raises ``UnknownConfig``."""
-    return place.config(game) if isinstance(game, str) else game
+    return location.config(game) if isinstance(game, str) else game
 
 
 def silent(_: str) -> None:
@@ -140,57 +137,45 @@ def no_run(folder: RunFolder) -> NotAJournal:
 
 
 @contextmanager
-def open_journal(place: Place) -> Iterator[SqliteJournalReader]:
+def open_journal(location: RunLocation) -> Iterator[SqliteJournalReader]:
     """Open the run's journal for reading. Raises ``NotAJournal``."""
-    if not place.folder.journal.exists():
-        raise no_run(place.folder)
-    with closing(SqliteJournalReader(place.folder.journal)) as reader:
+    if not location.folder.journal.exists():
+        raise no_run(location.folder)
+    with closing(SqliteJournalReader(location.folder.journal)) as reader:
         yield reader
 
 
 @contextmanager
-def open_run(place: Place) -> Iterator[SqliteJournalReader]:
-    """Open the run's journal, and refuse settings of another version.
-
-    Raises ``NotAJournal`` or ``ForeignSettings``.
-    """
-    with open_journal(place) as reader:
+def open_run(location: RunLocation) -> Iterator[SqliteJournalReader]:
+    """Open the run's journal, and refuse settings of another version. Raises ``NotAJournal`` or ``ForeignSettings``."""
+    with open_journal(location) as reader:
         last_settings(reader)
         yield reader
 
 
 def check_config(reader: JournalReader | None, config_key: str | None) -> None:
-    """Refuse a configuration that neither the run nor Flyball knows.
-
-    Raises ``UnknownConfig``, which names the nearest known configuration.
-    """
+    """Refuse a key that neither the run nor Flyball knows. Raises ``UnknownConfig``, which names the nearest one."""
     if config_key is None or config_key in GAMES:
         return
     past = past_settings(reader) if reader else ()
-    known = {str(key) for key in (*GAMES, *(config.key for settings in past for config in settings.configs))}
-    if config_key not in known:
-        near = get_close_matches(config_key, known, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
+    keys = {str(key) for key in (*GAMES, *(config.key for settings in past for config in settings.configs))}
+    if config_key not in keys:
+        near = get_close_matches(config_key, keys, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(keys))}."
         raise UnknownConfig(f"There is no configuration {config_key!r}.", hint=hint)
 
 
-def check_played(reader: JournalReader, place: Place, config_key: str) -> None:
-    """Refuse a configuration that the run does not play.
-
-    The settings of the run's last start decide. Raises ``UnknownConfig``.
-    """
+def check_played(reader: JournalReader, location: RunLocation, config_key: str) -> None:
+    """Refuse a configuration that is not in the settings of the run's last start. Raises ``UnknownConfig``."""
     settings = last_settings(reader)
     played = sorted(config.key for config in settings.configs) if settings else []
     if played and config_key not in played:
         hint = f"It plays {', '.join(played)}."
-        raise UnknownConfig(f"The run in {place.folder.path} does not play {config_key}.", hint=hint)
+        raise UnknownConfig(f"The run in {location.folder.path} does not play {config_key}.", hint=hint)
 
 
 def read_board(folder: RunFolder, reader: JournalReader, say: Say) -> Board:
-    """Load the saved board and feed it the events recorded since.
-
-    Raises ``DamagedRecord``.
-    """
+    """Load the saved board and feed it the events recorded since. Raises ``DamagedRecord``."""
     board = load_board(folder.board, reader)
     start, voided = board.position, voided_events(reader)
     events = history(reader, after=start, types=READS, on_dead=complaint(say))
@@ -201,17 +186,14 @@ def read_board(folder: RunFolder, reader: JournalReader, say: Say) -> Board:
 
 
 def try_save(folder: RunFolder, board: Board) -> None:
-    """Save a board, ignoring a failure.
-
-    A failure only makes the next load slower.
-    """
+    """Save a board, ignoring a failure. A failure only makes the next load slower."""
     with suppress(OSError):
         board.save(folder.board)
 
 
-def current_model(place: Place, reader: JournalReader, config_key: str, say: Say) -> ModelHash | None:
+def current_model(location: RunLocation, reader: JournalReader, config_key: str, say: Say) -> ModelHash | None:
     """Return a configuration's current model; None before the first."""
-    row = read_board(place.folder, reader, say).configs.get(config_key)
+    row = read_board(location.folder, reader, say).configs.get(config_key)
     return row.model if row else None
 
 
@@ -243,21 +225,18 @@ def is_listening(endpoint: str) -> bool:
     return False
 
 
-def check_listening(place: Place) -> str:
+def check_listening(location: RunLocation) -> str:
     """Return the address of the run's broker. Raises ``NotRunning`` when none listens."""
-    endpoint = bus_endpoint(place.folder, place.load().deployment)
+    endpoint = bus_endpoint(location.folder, location.load().deployment)
     if not is_listening(endpoint):
-        if place.load().deployment.keys.broker is not None:
+        if location.load().deployment.keys.broker is not None:
             raise _no_answer(endpoint)
-        raise NotRunning(f"No broker listens at {endpoint}.", hint=f"Start it: {place.command('up')}")
+        raise NotRunning(f"No broker listens at {endpoint}.", hint=f"Start it: {location.command('up')}")
     return endpoint
 
 
 def broker_silence(endpoint: str, since: datetime | None = None) -> NotRunning:
-    """Return the error for a broker that listens and does not answer.
-
-    ``since``: when it recorded its last event.
-    """
+    """Return the error for a broker that listens and does not answer. ``since``: when it recorded its last event."""
     pid = _listener(endpoint)
     who = f"The broker (process {pid})" if pid else f"The broker at {endpoint}"
     what = f"{who} does not answer" + (f"; it recorded its last event at {show_time(since)}" if since else "")
@@ -297,22 +276,19 @@ def _no_answer(endpoint: str) -> NotRunning:
 
 
 @asynccontextmanager
-async def connected(place: Place, deadline_s: float, producer: str = "cli") -> AsyncIterator[ZmqBus]:
+async def connected(location: RunLocation, deadline_s: float, producer: str = "cli") -> AsyncIterator[ZmqBus]:
     """Connect to the run's broker, as ``producer@node``. Raises ``NotRunning`` when none listens."""
-    check_listening(place)
-    bus = open_bus(place, place.load(), deadline_s, producer)
+    check_listening(location)
+    bus = open_bus(location, location.load(), deadline_s, producer)
     try:
         yield bus
     finally:
         await bus.close()
 
 
-def open_bus(place: Place, loaded: Loaded, deadline_s: float, producer: str) -> ZmqBus:
-    """Return a connection to the run's broker, as ``producer@node``.
-
-    The broker may start later.
-    """
-    endpoint, name = bus_endpoint(place.folder, loaded.deployment), f"{producer}@{loaded.deployment.node}"
+def open_bus(location: RunLocation, loaded: Loaded, deadline_s: float, producer: str) -> ZmqBus:
+    """Return a connection to the run's broker, as ``producer@node``. The broker may start later."""
+    endpoint, name = bus_endpoint(location.folder, loaded.deployment), f"{producer}@{loaded.deployment.node}"
     return ZmqBus(endpoint, producer=name, deadline_s=deadline_s, keys=client_keys(loaded))
 
 
@@ -326,40 +302,40 @@ async def board_on(bus: Bus) -> Board:
     return board
 
 
-def read_status(place: Place, say: Say) -> Status:
+def read_status(location: RunLocation, say: Say) -> Status:
     """Return the status of a run.
 
     On a machine without the journal, the status comes from the broker's events. If there is no journal here and no
     broker answers, raises ``NotRunning`` for another machine's broker, otherwise ``NotAJournal``. Also raises
     ``KeyRefused`` or ``ForeignSettings``.
     """
-    deployment = place.load().deployment
-    endpoint = bus_endpoint(place.folder, deployment)
+    deployment = location.load().deployment
+    endpoint = bus_endpoint(location.folder, deployment)
     listening = is_listening(endpoint)
-    presence, board, unanswered = asyncio.run(_ask(place, say)) if listening else (None, None, False)
-    if board is None and deployment.keys.broker is not None and not place.folder.journal.exists():
+    presence, board, unanswered = asyncio.run(_ask(location, say)) if listening else (None, None, False)
+    if board is None and deployment.keys.broker is not None and not location.folder.journal.exists():
         raise _no_answer(endpoint)
     if board is None:
-        with open_run(place) as reader:
-            board = read_board(place.folder, reader, say)
+        with open_run(location) as reader:
+            board = read_board(location.folder, reader, say)
             last = next(reader.headers_back(reader.head), None)
         if unanswered:
             since = EPOCH + timedelta(microseconds=last.recorded_us) if last else None
             say(f"WARNING: {broker_silence(endpoint, since)}")
-        if not listening and (ended := last_failure(place.folder, BROKER)):
+        if not listening and (ended := last_failure(location.folder, BROKER)):
             board.end(ended)
-    running = listening or is_held(place.folder)
+    running = listening or is_held(location.folder)
     return board.status(SystemClock().now(), presence, running=running, broker_is_silent=unanswered)
 
 
-async def _ask(place: Place, say: Say) -> tuple[Presence | None, Board | None, bool]:
+async def _ask(location: RunLocation, say: Say) -> tuple[Presence | None, Board | None, bool]:
     """Ask the broker for its table of daemons, and a board; return also whether it did not answer.
 
     The board is None if this machine has the journal. Both are None if the broker does not answer, or refuses this key
     on a machine with the journal.
     """
-    here = place.folder.journal.exists()
-    async with connected(place, ASK_SECONDS, producer="status") as bus:
+    here = location.folder.journal.exists()
+    async with connected(location, ASK_SECONDS, producer="status") as bus:
         try:
             return await ask_presence(bus), None if here else await board_on(bus), False
         except BrokerUnavailable:
@@ -372,10 +348,7 @@ async def _ask(place: Place, say: Say) -> tuple[Presence | None, Board | None, b
 
 
 async def past_events(bus: Bus, types: Collection[type[Payload]], after: int = 0) -> AsyncIterator[Event[Any]]:
-    """Iterate over past events of some types, up to the journal's end.
-
-    The first event is the first one after position ``after``.
-    """
+    """Iterate over past events of some types, from after position ``after`` to the journal's end."""
     async with bus.subscribe(types, after=after) as subscription:
         async for batch in subscription:
             for event in batch.events:

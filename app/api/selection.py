@@ -31,32 +31,23 @@ class Selection:
     def read(
         self, reader: JournalReader, after: int = 0, *, on_dead: Callable[[DeadLetter], None]
     ) -> Iterator[Event[Any]]:
-        """Iterate over the selected events after a position.
-
-        ``on_dead`` receives events that can't be read.
-        """
+        """Iterate over the selected events after a position. ``on_dead`` receives events that can't be read."""
         for event in history(reader, after=after, types=self.types, on_dead=on_dead):
             if self.config_key in (None, event.subject):
                 yield event
 
 
 def select(patterns: Sequence[str], config_key: str | None) -> Selection:
-    """Return the selection for glob patterns on event names or types.
-
-    Raises ``UnknownEventType`` for a pattern without a match.
-    """
+    """Return the selection for glob patterns on event names or types. Raises ``UnknownEventType`` without a match."""
     types = frozenset(payload for pattern in patterns for payload in matching(pattern))
     return Selection(types if patterns else None, config_key)
 
 
 def before_last(reader: JournalReader, count: int, selection: Selection, end: int) -> int:
-    """Return the position before the last ``count`` selected events.
-
-    Only events up to ``end`` count. Reads only headers.
-    """
+    """Return the position before the last ``count`` selected events up to ``end``. Reads only headers."""
     names = None if selection.types is None else {payload.event_type for payload in selection.types}
 
-    def wanted() -> Iterator[int]:
+    def positions() -> Iterator[int]:
         for record in reader.headers_back(end):
             frame = record.frame
             if names is not None and names.isdisjoint(frame.types):
@@ -67,7 +58,7 @@ def before_last(reader: JournalReader, count: int, selection: Selection, end: in
                 if position <= end and named and selection.config_key in (None, frame.subjects[subject]):
                     yield position
 
-    return min(islice(wanted(), count), default=end + 1) - 1
+    return min(islice(positions(), count), default=end + 1) - 1
 
 
 def before_since(reader: JournalReader, since: str) -> int:

@@ -82,18 +82,15 @@ def simulate(
     check_arguments(Count, nodes=nodes, jobs=jobs)
     check_arguments(Days, days=days)
     check_arguments(Seeds, seeds=numbers)
-    chosen = PROFILES["full"] if games is None else ordered([games] if isinstance(games, str) else games)
-    place = locate_run(run, config_file)
-    loaded = place.load(nest(simulated(nodes, chosen) | flatten(settings or {})))
+    chosen = PROFILES["full"] if games is None else ordered_keys([games] if isinstance(games, str) else games)
+    location = locate_run(run, config_file)
+    loaded = location.load(nest(simulated(nodes, chosen) | flatten(settings or {})))
     modelled = load_plant(None if plant is None else Path(plant), loaded.games)
     return simulate_arms(loaded, numbers, days=days, plant=modelled, jobs=jobs, ablate=ablate, say=progress)
 
 
 def with_processes(plant: PlantSettings, head: Mapping[str, int], nodes: Mapping[str, int]) -> PlantSettings:
-    """Return a plant with other numbers of processes.
-
-    ``head`` and ``nodes`` give the numbers by kind of job. Raises ``BadUsage``.
-    """
+    """Return a plant with other numbers of processes, by kind of job. Raises ``BadUsage``."""
     cluster = plant.cluster
     try:
         changed = cluster.replace(head=cluster.head.replace(**head), node=cluster.node.replace(**nodes))
@@ -146,7 +143,7 @@ def simulate_arms(
     return SimulationResult(arms=tuple(summarise(results)), runs=tuple(results))
 
 
-def ordered(keys: Sequence[str]) -> tuple[ConfigKey, ...]:
+def ordered_keys(keys: Sequence[str]) -> tuple[ConfigKey, ...]:
     """Return configurations in a fixed order.
 
     In a fixed order, the same configurations give the same run. Raises ``BadUsage`` for none or for a duplicate.

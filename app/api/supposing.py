@@ -84,15 +84,15 @@ class WhatIfAnswer(FrozenModel):
     unlisted: int
 
 
-def what_if(spec: JsonObject, report: Report) -> JsonObject:
+def what_if(spec_json: JsonObject, report: Report) -> JsonObject:
     """Run the job of a ``WhatIfSpec``: report the ``position``, return a ``WhatIfAnswer``.
 
     Raises ``BadUsage``, ``BadSettings`` or ``NotAJournal``.
     """
-    asked = WhatIfSpec.model_validate(spec)
-    if not asked.assignments:
+    spec = WhatIfSpec.model_validate(spec_json)
+    if not spec.assignments:
         raise BadUsage("Say what would be different: KEY=VALUE.")
-    values, reported = parse(asked.assignments), monotonic()
+    values, reported = parse(spec.assignments), monotonic()
 
     def on_event(position: int) -> None:
         nonlocal reported
@@ -102,34 +102,34 @@ def what_if(spec: JsonObject, report: Report) -> JsonObject:
 
     counts: Counter[tuple[str, Change, str]] = Counter()
     listed, unlisted = list[Difference](), 0
-    with open_run(locate_run(asked.run, asked.config_file)) as reader:
-        last = min(asked.last, reader.head)
-        found = read_divergences(reader, values, first=1, last=last, on_dead=lambda _: None, on_event=on_event)
-        for one in found:
-            about = one.envelope.subject or ""
-            counts[about, one.kind, divergence_name(one)] += 1
-            if not {type(envelope.data) for envelope in one.envelopes} - WORK:
+    with open_run(locate_run(spec.run, spec.config_file)) as reader:
+        last = min(spec.last, reader.head)
+        divergences = read_divergences(reader, values, first=1, last=last, on_dead=lambda _: None, on_event=on_event)
+        for divergence in divergences:
+            config_key = divergence.envelope.subject or ""
+            counts[config_key, divergence.kind, divergence_name(divergence)] += 1
+            if not {type(envelope.data) for envelope in divergence.envelopes} - WORK:
                 continue
             if len(listed) == MOST_LISTED:
                 unlisted += 1
                 continue
             listed.append(
                 Difference(
-                    kind=one.kind,
-                    config=about,
-                    name=divergence_name(one),
-                    text=divergence_text(one),
-                    cause=one.position,
-                    time=show_time(one.time),
-                    by=one.by,
-                    id=one.before.id if one.before else None,
+                    kind=divergence.kind,
+                    config=config_key,
+                    name=divergence_name(divergence),
+                    text=divergence_text(divergence),
+                    cause=divergence.position,
+                    time=show_time(divergence.time),
+                    by=divergence.by,
+                    id=divergence.before.id if divergence.before else None,
                 )
             )
     answer = WhatIfAnswer(
         last=last,
         counts=tuple(
-            Count(config=about, kind=kind, name=name, count=count)
-            for (about, kind, name), count in sorted(counts.items())
+            Count(config=config_key, kind=kind, name=name, count=count)
+            for (config_key, kind, name), count in sorted(counts.items())
         ),
         differences=tuple(listed),
         unlisted=unlisted,

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from app.api.models import check_game, checked_search, fetch_model
-from app.api.runs import Place, Say
+from app.api.runs import RunLocation, Say
 from app.backends import describe
 from app.config import CPU, GameConfig, RunFolder
 from app.core import BadUsage, FlyballError, ModelHash
@@ -19,7 +19,9 @@ from app.store import BlobStore, DamagedBlob, FileStore, Manifest, MissingBlob, 
 from app.train.text import holds_text_run, read_run
 
 
-def fetch_text_player(name: str, argument: str, place: Place, config: GameConfig, store: BlobStore, *, say: Say) -> str:
+def fetch_text_player(
+    name: str, argument: str, location: RunLocation, config: GameConfig, store: BlobStore, *, say: Say
+) -> str:
     """Return the name of a bot, or the hash of an adapter.
 
     An adapter is copied into ``store``, and so is its base model unless the configuration names one. An adapter is
@@ -34,14 +36,16 @@ def fetch_text_player(name: str, argument: str, place: Place, config: GameConfig
     folder = Path(name)
     if is_adapter(folder):
         return import_adapters({name: folder}, config, store)[name]
-    model = fetch_model(name, argument, place, config.key, store, say=say)
+    model = fetch_model(name, argument, location, config.key, store, say=say)
     manifest = get_adapter(store, model).checkpoint.manifest
-    check_game(f"{argument} {name}", manifest, config, place, say)
-    _copy_base(manifest, config, store, _stores(folder, place))
+    check_game(f"{argument} {name}", manifest, config, location, say)
+    _copy_base(manifest, config, store, _stores(folder, location))
     return model
 
 
-def export_text_model(name: str, place: Place, store: BlobStore, model: ModelHash, folder: Path) -> dict[str, str]:
+def export_text_model(
+    name: str, location: RunLocation, store: BlobStore, model: ModelHash, folder: Path
+) -> dict[str, str]:
     """Write an adapter into a folder, for PEFT and vLLM.
 
     Return the paths of the adapter and of its base model. A small base model is written into ``folder``, too; a user's
@@ -50,8 +54,8 @@ def export_text_model(name: str, place: Place, store: BlobStore, model: ModelHas
     """
     adapter, training = get_adapter(store, model), Path(name)
     manifest = adapter.checkpoint.manifest
-    config = read_run(training).config if holds_text_run(training) else place.config(manifest.config_key)
-    fingerprint = _copy_base(manifest, config, store, _stores(training, place))
+    config = read_run(training).config if holds_text_run(training) else location.config(manifest.config_key)
+    fingerprint = _copy_base(manifest, config, store, _stores(training, location))
     vocabulary_of(store, config.language.base, fingerprint)  # refuses a base model that the adapter does not fit
     base = place_base(store, config.language.base, fingerprint, folder)
     return {"folder": str(export_adapter(adapter, folder, base)), "base": base}
@@ -75,12 +79,12 @@ def import_adapters(folders: dict[str, Path], config: GameConfig, store: BlobSto
     return {name: import_adapter(store, generator, folder, config, canary=canary) for name, folder in folders.items()}
 
 
-def _stores(folder: Path, place: Place) -> Iterator[BlobStore]:
+def _stores(folder: Path, location: RunLocation) -> Iterator[BlobStore]:
     """Yield the stores that may hold the base model of an adapter; those of ``folder``, if it exists, come first."""
     if folder.is_dir():
         yield FileStore(folder / "models")
-        yield open_store(Place(RunFolder(folder), None).store)
-    yield open_store(place.store)
+        yield open_store(RunLocation(RunFolder(folder), None).store)
+    yield open_store(location.store)
 
 
 def _copy_base(manifest: Manifest, config: GameConfig, store: BlobStore, sources: Iterator[BlobStore]) -> str:

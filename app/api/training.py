@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from app.api.arguments import Seed, check_arguments
-from app.api.runs import Place, Say, config_of, locate_run, silent
+from app.api.runs import RunLocation, Say, config_of, locate_run, silent
 from app.config import LANGUAGE_BACKEND, GameConfig
 from app.train.iteration import Sink
 from app.train.methods import network_method
@@ -16,7 +16,7 @@ from daemons.clock import SystemClock, boot_id
 
 
 def prepare_training(
-    place: Place,
+    location: RunLocation,
     config: GameConfig,
     output: Path,
     values: Mapping[str, Any],
@@ -27,11 +27,11 @@ def prepare_training(
 ) -> Method[Any, Any, Any]:
     """Return the method of the configuration's backend for a run in ``output``, with checked settings."""
     if config.backend != LANGUAGE_BACKEND:
-        folder = place.settings_folder
+        folder = location.settings_folder
         return network_method(config, file, values, seed, output, resume=resume, settings_folder=folder)
     from app.train.text import language_method
 
-    loaded = place.load()
+    loaded = location.load()
     servers = loaded.deployment.text_servers(output, loaded.folder)
     return language_method(config, values, seed, output, resume=resume, servers=servers)
 
@@ -78,12 +78,12 @@ def train(
     True
     """
     check_arguments(Seed | None, seed=seed)
-    place = locate_run(run, config_file)
-    config = config_of(game, place)
+    location = locate_run(run, config_file)
+    config = config_of(game, location)
     folder = Path("training") / config.key if output is None else Path(output)
     file = None if settings_file is None else Path(settings_file)
     method = network_method(
-        config, file, settings or {}, seed, folder, resume=resume, settings_folder=place.settings_folder
+        config, file, settings or {}, seed, folder, resume=resume, settings_folder=location.settings_folder
     )
     result = train_prepared(method, progress)
     assert isinstance(result, TrainingResult)  # that of a network

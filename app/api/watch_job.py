@@ -1,7 +1,4 @@
-"""The job that plays a watched game.
-
-The job reports each decision when it is taken, so that viewers can follow the game.
-"""
+"""The job that plays a watched game, and reports each decision when it is taken, so that viewers can follow."""
 
 from typing import Any
 
@@ -37,7 +34,7 @@ class Watched(DecidingPlayer):
     def decide(self, turn: Turn, points: Points) -> NDArray[np.int32]:
         """See ``DecidingPlayer.decide``; the turn is of one game."""
         chosen = ask_any(self._player, turn, self._temperature, points)
-        value, probabilities = self._thought(turn, chosen.value, chosen.policy)
+        value, probabilities = self._evaluation(turn, chosen.value, chosen.policy)
         history = turn.table.history(int(turn.slots[0]))
         best = np.argsort(-probabilities, kind="stable")[:TOP].tolist()
         decision = Decision(
@@ -52,39 +49,39 @@ class Watched(DecidingPlayer):
         self._report(news.model_dump(mode="json"))
         return chosen.action
 
-    def _thought(self, turn: Turn, value: Any, policy: Any) -> tuple[float | None, NDArray[np.float32]]:
+    def _evaluation(self, turn: Turn, value: Any, policy: Any) -> tuple[float | None, NDArray[np.float32]]:
         """Return the position's value and the probability of each action [A]."""
         if isinstance(self._player, SearchPlayer):
             return float(value[0]), policy[0]
         if isinstance(self._player, DecidingPlayer):
             return None, np.zeros(turn.mask.shape[1], dtype=np.float32)
         log_probs, values = self._player.forward(turn.obs, turn.mask)
-        known = None if isinstance(self._player, BUILT_IN) else float(np.clip(values[0], -1, 1))
-        return known, np.where(turn.mask[0], np.exp(log_probs[0]), 0).astype(np.float32)
+        scalar = None if isinstance(self._player, BUILT_IN) else float(np.clip(values[0], -1, 1))
+        return scalar, np.where(turn.mask[0], np.exp(log_probs[0]), 0).astype(np.float32)
 
 
-def watch(spec: JsonObject, report: Report) -> JsonObject:
+def watch(spec_json: JsonObject, report: Report) -> JsonObject:
     """Play the game of a ``WatchSpec``; report ``Progress``, return a ``WatchedGame``.
 
     Deterministic on a CPU. The game is the first one of a match with this seed, from this seat. Raises ``Unwatchable``,
     ``BadUsage``, and the errors of ``fetch_player`` and ``load_player_or_judge``.
     """
-    asked = WatchSpec.model_validate(spec)
-    place = locate_run(asked.run, asked.config_file)
-    config = place.config(asked.config)
+    spec = WatchSpec.model_validate(spec_json)
+    location = locate_run(spec.run, spec.config_file)
+    config = location.config(spec.config)
     check_watchable(config)
-    if asked.seat >= config.players:
-        raise BadUsage(f"{config.key} has no seat {asked.seat}: its seats are 0 to {config.players - 1}.")
+    if spec.seat >= config.players:
+        raise BadUsage(f"{config.key} has no seat {spec.seat}: its seats are 0 to {config.players - 1}.")
     store, game = MemoryStore(), open_table(config, 0).spec
-    named = {"player": asked.player, AGAINST: asked.against}
-    names = [fetch_player(name, who, place, config, store, say=silent) for who, name in named.items()]
-    compute = Compute(device=asked.device, precision=asked.precision, settings_folder=place.settings_folder)
+    named = {"player": spec.player, AGAINST: spec.against}
+    names = [fetch_player(name, who, location, config, store, say=silent) for who, name in named.items()]
+    compute = Compute(device=spec.device, precision=spec.precision, settings_folder=location.settings_folder)
     settings, seen = config.evaluation, list[int]()
     players = [
         Watched(load_player_or_judge(store, name, game, compute, config), settings.temperature, report, seen)
         for name in names
     ]
-    plan = MatchPlan(1, asked.seed, settings.temperature, settings.opening_plies, first=asked.seat)
+    plan = MatchPlan(1, spec.seed, settings.temperature, settings.opening_plies, first=spec.seat)
     outcomes, _ = play_rotations(config, players[0], players[1], plan)
     result = WatchedGame(
         player=names[0],

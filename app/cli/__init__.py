@@ -1,7 +1,4 @@
-"""The command ``flyball``.
-
-Each command is imported only when used, so ``flyball --help`` loads click alone.
-"""
+"""The command ``flyball``. Each command is imported only when used, so ``flyball --help`` loads click alone."""
 
 from app.cli.group import main
 

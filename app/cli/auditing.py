@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.api.evaluation import engine_of, play_gauntlet
-from app.api.runs import Place
+from app.api.runs import RunLocation
 from app.cli.output import note, show, show_table
 from app.config import GameConfig
 from app.core import FlyballError, derive_seed
@@ -25,10 +25,7 @@ FEWEST_MEMBERS = 12
 """Members below which the audit warns that its figures say little."""
 
 MOST_MEMBERS = 24
-"""Most members that play: 276 pairs.
-
-They are chosen evenly in order of training, the newest included.
-"""
+"""Most members that play: 276 pairs. They are chosen evenly in order of training, the newest included."""
 
 WORST = 5
 
@@ -37,26 +34,28 @@ class TooFewMembers(FlyballError, code="unknown"):
     """There are not enough models on disk for a round robin."""
 
 
-def audit_league(place: Place, view: LeagueView, config: GameConfig, seed: int, *, games: int, workers: int) -> Audit:
+def audit_league(
+    location: RunLocation, view: LeagueView, config: GameConfig, seed: int, *, games: int, workers: int
+) -> Audit:
     """Compare a league's published ratings with a round robin of its members.
 
     Nothing is journaled. ``seed`` is the run's: the audit derives seeds from it that the run never uses. ``games`` per
     pair are rounded up to whole rotations. Raises ``TooFewMembers``, and ``NothingPlayed`` or ``LostGames`` where a
     model cannot be played.
     """
-    published = _published(place, view)
+    published = _published_ratings(location, view)
     names = tuple(published)
     note(f"{len(names)} members, {len(names) * (len(names) - 1) // 2} pairs of {games} games.")
     own_seed = derive_seed(seed, "audit", config.key)
-    return audit(published, asyncio.run(_play(place, config, own_seed, names, games=games, workers=workers)))
+    return audit(published, asyncio.run(_play(location, config, own_seed, names, games=games, workers=workers)))
 
 
-def _published(place: Place, view: LeagueView) -> dict[str, Estimate]:
+def _published_ratings(location: RunLocation, view: LeagueView) -> dict[str, Estimate]:
     """Return published ratings of members on disk, in order of training.
 
     The latest champions count as members. At most ``MOST_MEMBERS`` are returned. Raises ``TooFewMembers``.
     """
-    store = open_store(place.store)
+    store = open_store(location.store)
     ratings = {row["agent"]: (row["step"], row["elo"], row["elo_stderr"]) for row in view.members()}
     ratings |= {name: view.rated[name] for name in view.promoted[-RECENT:] if name in view.rated}
     rated = {
@@ -78,13 +77,13 @@ def _published(place: Place, view: LeagueView) -> dict[str, Estimate]:
 
 
 async def _play(
-    place: Place, config: GameConfig, seed: int, names: Sequence[str], *, games: int, workers: int
+    location: RunLocation, config: GameConfig, seed: int, names: Sequence[str], *, games: int, workers: int
 ) -> list[PairTotals]:
     played = list[PairTotals]()
     async with engine_of(workers) as engine:
         for number, hero in enumerate(names[:-1], 1):
             spec = GauntletSpec(
-                store=place.store,
+                store=location.store,
                 config=config,
                 model=hero,
                 opponents=plan_matches(names[number:], games, config),
@@ -97,17 +96,17 @@ async def _play(
     return played
 
 
-def audit_json(found: Audit, view: LeagueView, games: int) -> dict[str, Any]:
+def audit_json(audit: Audit, view: LeagueView, games: int) -> dict[str, Any]:
     """Return an audit as JSON."""
     steps = _steps(view)
     return {
         "games": games,
-        "rms": found.rms,
-        "coverage": found.coverage,
-        "pairs_apart": found.apart,
-        "pairs_ordered": found.ordered,
+        "rms": audit.rms,
+        "coverage": audit.coverage,
+        "pairs_apart": audit.apart,
+        "pairs_ordered": audit.ordered,
         "apart_elo": APART_ELO,
-        "equal_weights_rms": found.equal_weights_rms,
+        "equal_weights_rms": audit.equal_weights_rms,
         "members": [
             {
                 "agent": member.agent,
@@ -120,27 +119,27 @@ def audit_json(found: Audit, view: LeagueView, games: int) -> dict[str, Any]:
                 "error": member.error,
                 "covered": member.covered,
             }
-            for member in found.members
+            for member in audit.members
         ],
     }
 
 
-def show_audit(key: str, found: Audit, view: LeagueView) -> None:
+def show_audit(key: str, audit: Audit, view: LeagueView) -> None:
     """Show the figures of an audit and its worst members."""
     steps = _steps(view)
     rows = []
-    for member in found.members[:WORST]:
+    for member in audit.members[:WORST]:
         current = ", current" if member.agent == view.league.champion else ""
         error = f"{member.error:+.0f}{'' if member.covered else ', beyond 95%'}"
         ratings = (f"{rating.elo:+.0f} ± {rating.stderr:.0f}" for rating in (member.published, member.measured))
         rows.append((short(member.agent) + current, str(steps[member.agent]), *ratings, error))
-    share = f"{found.ordered / found.apart:.1%}" if found.apart else UNKNOWN
+    share = f"{audit.ordered / audit.apart:.1%}" if audit.apart else UNKNOWN
     show(
-        f"{key}: {len(found.members)} members; both scales have the same mean over them",
-        f"published ratings are off by {found.rms:.0f} Elo (root mean square)",
-        f"95% intervals, the round robin's error included, cover {found.coverage:.0%}",
-        f"of {found.apart} pairs at least {APART_ELO:.0f} Elo apart, {share} are published in the right order",
-        f"off by {found.equal_weights_rms:.0f} Elo if one-sided games, which bend a scale, count in full",
+        f"{key}: {len(audit.members)} members; both scales have the same mean over them",
+        f"published ratings are off by {audit.rms:.0f} Elo (root mean square)",
+        f"95% intervals, the round robin's error included, cover {audit.coverage:.0%}",
+        f"of {audit.apart} pairs at least {APART_ELO:.0f} Elo apart, {share} are published in the right order",
+        f"off by {audit.equal_weights_rms:.0f} Elo if one-sided games, which bend a scale, count in full",
         "the largest errors:",
     )
     show_table(("member", "step", "published", "round robin", "error"), rows, left=("member",))

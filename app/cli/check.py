@@ -6,8 +6,8 @@ from typing import Any, NoReturn
 
 import click
 
-from app.api.runs import Place
-from app.cli.options import json_option, placed, seed_option
+from app.api.runs import RunLocation
+from app.cli.options import json_option, run_options, seed_option
 from app.cli.output import data_only_on_stdout, echo, note, with_options, write_json
 from app.config import GameConfig, NetworkSettings
 from app.config.loading import UnknownConfig
@@ -36,8 +36,8 @@ def check() -> None:
 @click.option("--games", default=16, type=click.IntRange(2, 1000), help="Games to play at random.")
 @seed_option
 @json_option
-@placed
-def game(place: Place, name: str, *, players: int | None, games: int, seed: int, as_json: bool) -> None:
+@run_options
+def game(location: RunLocation, name: str, *, players: int | None, games: int, seed: int, as_json: bool) -> None:
     """Check the game NAME.
 
     NAME is a configuration's key, or a game string such as my_games:Nim. The game is played at random. Masks, seeds,
@@ -47,9 +47,11 @@ def game(place: Place, name: str, *, players: int | None, games: int, seed: int,
     """
     from app.api.checking import examine_game  # loads games
 
-    config = _config(place, name, players)
+    config = _config(location, name, players)
     with data_only_on_stdout():  # a game may print
-        result = examine_game(config, games=games, seed=seed, run=place.folder.path, config_file=place.config_file)
+        result = examine_game(
+            config, games=games, seed=seed, run=location.folder.path, config_file=location.config_file
+        )
     if result.outcomes is not None:
         lowest, highest = result.outcomes
         scaled = f" ({lowest:.3g} to {highest:.3g} in training)" if result.scale != 1 else ""
@@ -67,8 +69,8 @@ def game(place: Place, name: str, *, players: int | None, games: int, seed: int,
 @click.option("--config", "config_key", default="connect_four_2p", help="Whose observations the network gets.")
 @seed_option
 @json_option
-@placed
-def network(place: Place, name: str, *, config_key: str, seed: int, as_json: bool) -> None:
+@run_options
+def network(location: RunLocation, name: str, *, config_key: str, seed: int, as_json: bool) -> None:
     """Check the network NAME.
 
     NAME is a configuration's key, or a kind such as my_networks:build, which is built with default options. The network
@@ -78,11 +80,11 @@ def network(place: Place, name: str, *, config_key: str, seed: int, as_json: boo
     from app.api.checking import check_network  # loads games
 
     if CONFIG_KEY.fullmatch(name):
-        config = place.config(name)
+        config = location.config(name)
     else:
-        config = place.config(config_key).replace(network=NetworkSettings(kind=name))
+        config = location.config(config_key).replace(network=NetworkSettings(kind=name))
     with data_only_on_stdout():
-        findings = check_network(config, seed=seed, run=place.folder.path, config_file=place.config_file)
+        findings = check_network(config, seed=seed, run=location.folder.path, config_file=location.config_file)
     report(f"network {name}", findings, as_json=as_json)
 
 
@@ -90,8 +92,8 @@ def network(place: Place, name: str, *, config_key: str, seed: int, as_json: boo
 @click.argument("name")
 @click.option("--config", "config_key", default="tic_tac_toe_2p", help="What to play.")
 @json_option
-@placed
-def backend(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
+@run_options
+def backend(location: RunLocation, name: str, *, config_key: str, as_json: bool) -> None:
     """Check the backend NAME.
 
     NAME is a configuration's key, or an object such as my_backend:BACKEND. A few games pass through each of its jobs,
@@ -99,9 +101,9 @@ def backend(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
     """
     from app.api.checking import check_backend  # loads games
 
-    config = place.config(name) if CONFIG_KEY.fullmatch(name) else place.config(config_key).replace(backend=name)
+    config = location.config(name) if CONFIG_KEY.fullmatch(name) else location.config(config_key).replace(backend=name)
     with data_only_on_stdout():
-        findings = check_backend(config, run=place.folder.path, config_file=place.config_file)
+        findings = check_backend(config, run=location.folder.path, config_file=location.config_file)
     report(f"backend {name}", findings, as_json=as_json)
 
 
@@ -109,8 +111,8 @@ def backend(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--config", "config_key", required=True, metavar="KEY", help="Whose bot it is.")
 @json_option
-@placed
-def player(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
+@run_options
+def player(location: RunLocation, name: str, *, config_key: str, as_json: bool) -> None:
     """Check the player NAME, one of a configuration's bots.
 
     A bot is a Python player or an engine. It is asked about the same positions together, again, one by one, loaded
@@ -120,9 +122,9 @@ def player(place: Place, name: str, *, config_key: str, as_json: bool) -> None:
     from app.config import Compute
     from app.play.check_player import measure_player
 
-    config, compute = place.config(config_key), Compute(settings_folder=place.settings_folder)
+    config, compute = location.config(config_key), Compute(settings_folder=location.settings_folder)
     with data_only_on_stdout():
-        findings = check_player(name, config, run=place.folder.path, config_file=place.config_file)
+        findings = check_player(name, config, run=location.folder.path, config_file=location.config_file)
         figures = {} if findings else measure_player(name, config, compute)
     for figure, value in figures.items():
         note(f"{figure.replace('_', ' ')}: {value:.3g}")
@@ -144,7 +146,7 @@ def report(what: str, findings: Sequence[Finding], *, as_json: bool, seen: Mappi
     raise click.exceptions.Exit(FAULTY if findings else 0)
 
 
-def _config(place: Place, name: str, players: int | None) -> GameConfig:
+def _config(location: RunLocation, name: str, players: int | None) -> GameConfig:
     """Return the configuration of a key, or one for a game string.
 
     A configuration takes precedence over OpenSpiel's game of the same name, such as tiny_bridge_2p. A game string's
@@ -155,10 +157,10 @@ def _config(place: Place, name: str, players: int | None) -> GameConfig:
     usual = players_of(name)
     if CONFIG_KEY.fullmatch(name):
         try:
-            return place.config(name)
+            return location.config(name)
         except UnknownConfig:
             if usual is None:
                 raise
     players = players or min(max(usual or 2, 2), 7)
-    imports = place.load().run.configs[0].imports
+    imports = location.load().run.configs[0].imports
     return GameConfig(key=ConfigKey(f"checked_{players}p"), game=name, players=players, imports=imports)

@@ -1,7 +1,4 @@
-"""``flyball compare``: measure what controllers are worth on real games.
-
-All runs get equal processor time.
-"""
+"""``flyball compare``: measure what controllers are worth on real games. All runs get equal processor time."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,9 +7,9 @@ from typing import TypeVar
 import click
 
 from app.api.comparison import ComparisonRequest, compare_arms
-from app.api.runs import Place
-from app.api.simulation import ordered
-from app.cli.options import FOLDER, json_option, placed, set_option, workers_option
+from app.api.runs import RunLocation
+from app.api.simulation import ordered_keys
+from app.cli.options import FOLDER, json_option, run_options, set_option, workers_option
 from app.cli.output import interval_text, note, show_table, write_json
 from app.comparison.fitting import Prediction
 from app.comparison.summary import ArmFigures, Strength
@@ -32,7 +29,7 @@ self-play, training, evaluation
 overhead        processor time of the daemons themselves, which is not counted
 """
 
-TROUBLES_EXPLAINED = "\b\nTroubles:\n" + "\n".join(f"{name:<21} {one.purpose}" for name, one in TROUBLES.items())
+TROUBLES_EXPLAINED = "\b\nTroubles:\n" + "\n".join(f"{name:<21} {entry.purpose}" for name, entry in TROUBLES.items())
 
 COUNTS = ("trainings", "promotions", "rejections", "rollbacks", "boosts", "quarantines")
 
@@ -72,9 +69,9 @@ RUNS: Mapping[str, Callable[[ArmFigures], str]] = {
 @click.option("--output", "folder", default=Path("compared"), type=FOLDER, help="Folder of the study; continued.")
 @workers_option
 @json_option
-@placed
+@run_options
 def compare(
-    place: Place,
+    location: RunLocation,
     *,
     configs: str,
     minutes: float,
@@ -101,8 +98,8 @@ def compare(
     repeated.
     """
     request = ComparisonRequest(
-        place=place,
-        keys=ordered([ConfigKey(key.strip()) for key in configs.split(",") if key.strip()]),
+        location=location,
+        keys=ordered_keys([ConfigKey(key.strip()) for key in configs.split(",") if key.strip()]),
         minutes=minutes,
         seeds=range(first_seed, first_seed + seeds),
         arms=arms,
@@ -128,13 +125,14 @@ def compare(
     if result.predictions:
         note(f"The fitted plant is in {folder / 'plant.toml'}.")
         columns = ["arm", "trainings", "predicted", "v. none", "predicted v. none"]
-        show_table(columns, [_prediction_cells(one) for one in result.predictions], left={"arm"})
+        show_table(columns, [_prediction_cells(prediction) for prediction in result.predictions], left={"arm"})
 
 
-def _prediction_cells(one: Prediction) -> list[str]:
-    trainings, gains = (one.trainings, one.predicted_trainings), (one.over_none, one.predicted_over_none)
+def _prediction_cells(prediction: Prediction) -> list[str]:
+    trainings = (prediction.trainings, prediction.predicted_trainings)
+    gains = (prediction.over_none, prediction.predicted_over_none)
     return [
-        one.arm,
+        prediction.arm,
         *(interval_text(each, ",.0f") for each in trainings),
         *(interval_text(each, "+z,.0f") for each in gains),
     ]

@@ -4,8 +4,8 @@ import json
 
 import click
 
-from app.api.runs import Place
-from app.cli.options import json_option, placed
+from app.api.runs import RunLocation
+from app.cli.options import json_option, run_options
 from app.cli.output import data_only_on_stdout, echo, note, write_json
 from app.core.sizes import size_text
 
@@ -17,10 +17,10 @@ def config() -> None:
 
 @config.command()
 @json_option
-@placed
-def show(place: Place, *, as_json: bool) -> None:
+@run_options
+def show(location: RunLocation, *, as_json: bool) -> None:
     """Show every setting and where its value comes from."""
-    loaded = place.load()
+    loaded = location.load()
     values = loaded.values()
     if as_json:
         write_json({key: {"value": value, "origin": loaded.origins[key]} for key, value in values.items()})
@@ -35,8 +35,8 @@ def show(place: Place, *, as_json: bool) -> None:
 
 @config.command()
 @json_option
-@placed
-def check(place: Place, *, as_json: bool) -> None:
+@run_options
+def check(location: RunLocation, *, as_json: bool) -> None:
     """Check the settings, and say what is wrong.
 
     The exit code is 0 if the settings can be used, otherwise 2 or 4. On a machine of a cluster, the command also tries
@@ -47,14 +47,14 @@ def check(place: Place, *, as_json: bool) -> None:
     from daemons.forecast import forecast
     from daemons.suitability import check_imports_of_trainers
 
-    loaded = place.load()
+    loaded = location.load()
     check_settings(loaded)
     if loaded.deployment.store is not None and loaded.deployment.keys.secret is not None:
-        check_folder(loaded.store(place.folder))  # one machine alone makes the folder when it needs it
+        check_folder(loaded.store(location.folder))  # one machine alone makes the folder when it needs it
     with data_only_on_stdout():  # a module may print
         check_imports_of_trainers(loaded.run)
         expected = forecast(loaded.run) if loaded.deployment.keys.broker is None else {}
-    keys = [one.key for one in loaded.run.configs]
+    keys = [game_config.key for game_config in loaded.run.configs]
     if as_json:
         write_json({"ok": True, "configs": keys, "store_bytes": expected})
     elif loaded.deployment.keys.broker is not None:

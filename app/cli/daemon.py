@@ -4,8 +4,8 @@ import sys
 
 import click
 
-from app.api.runs import Place, is_listening
-from app.cli.options import json_option, placed
+from app.api.runs import RunLocation, is_listening
+from app.cli.options import json_option, run_options
 from app.cli.output import note, write_row
 from app.controllers import Controller
 from app.core import BROKER
@@ -22,8 +22,8 @@ def daemon() -> None:
 @daemon.command()
 @click.argument("name")
 @click.option("--supervised", is_flag=True, hidden=True, help="End when stdin does.")
-@placed
-def run(place: Place, name: str, *, supervised: bool) -> None:
+@run_options
+def run(location: RunLocation, name: str, *, supervised: bool) -> None:
     """Run the daemon NAME until SIGTERM or Ctrl-C.
 
     The daemon drains before it exits.
@@ -34,26 +34,26 @@ def run(place: Place, name: str, *, supervised: bool) -> None:
 
     if supervised:
         end_with_stdin()
-        check_present(place.folder)
+        check_present(location.folder)
     allow_open_files()
-    spec, loaded = spec_of(name), place.load()
+    spec, loaded = spec_of(name), location.load()
     if not supervised:
-        prepare(place.folder)
-    endpoint = bus_endpoint(place.folder, loaded.deployment)
+        prepare(location.folder)
+    endpoint = bus_endpoint(location.folder, loaded.deployment)
     if spec.name != BROKER and not supervised and not is_listening(endpoint):
         # otherwise nobody would notice that the daemon only waits for its broker
-        start = place.command("daemon", "run", BROKER)
+        start = location.command("daemon", "run", BROKER)
         note(f"Waiting for a broker at {endpoint}. To start one: {start} (`up` runs it with all other daemons).")
-    sys.exit(run_daemon(spec, loaded, place.folder))
+    sys.exit(run_daemon(spec, loaded, location.folder))
 
 
 @daemon.command(name="list")
 @json_option
-@placed
-def list_daemons(place: Place, *, as_json: bool) -> None:
+@run_options
+def list_daemons(location: RunLocation, *, as_json: bool) -> None:
     """List daemons in the order of starting, with your own controllers."""
-    for name, spec in daemons_of(place.load().run).items():
-        own = [one.origin.where for one in spec.controllers if issubclass(one, Controller) and one.origin]
+    for name, spec in daemons_of(location.load().run).items():
+        own = [kind.origin.where for kind in spec.controllers if issubclass(kind, Controller) and kind.origin]
         row = {"name": name, "purpose": spec.purpose, "capacity": spec.capacity, "own": own}
         purpose = ", and ".join((spec.purpose, *own))
         write_row(row, f"{name:<20} {purpose}", as_json=as_json)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from app.api.runs import Place, open_journal
-from app.cli.options import placed
+from app.api.runs import RunLocation, open_journal
+from app.cli.options import run_options
 from app.cli.output import note
 from app.config.loading import Loaded
 from app.dashboard.access import Access, listen, url_of
@@ -23,8 +23,8 @@ from daemons.supervisor import end_with_stdin
 @click.option("--wait", is_flag=True, help="Wait for a run instead of refusing a folder without one, as services do.")
 @click.option("--fd", type=click.IntRange(0), hidden=True, help="A listening socket that `flyball up` opened.")
 @click.option("--supervised", is_flag=True, hidden=True, help="End when stdin closes.")
-@placed
-def dashboard(place: Place, *, port: int | None, wait: bool, fd: int | None, supervised: bool) -> None:
+@run_options
+def dashboard(location: RunLocation, *, port: int | None, wait: bool, fd: int | None, supervised: bool) -> None:
     """Show a run in the browser.
 
     The pages show configurations, events, leagues, curves and logs. `flyball up` starts the dashboard already. It reads
@@ -35,23 +35,23 @@ def dashboard(place: Place, *, port: int | None, wait: bool, fd: int | None, sup
 
     if supervised:
         end_with_stdin()
-        check_present(place.folder)
-    loaded = _load(place, port)
+        check_present(location.folder)
+    loaded = _load(location, port)
     settings = loaded.deployment.dashboard
     access = Access.of(settings, loaded.folder)
     client_keys(loaded)  # refuses an unusable key now, because otherwise the pages would never change
     if not (wait or supervised):
-        with open_journal(place):  # refuses a folder without a run
+        with open_journal(location):  # refuses a folder without a run
             pass
     server = listen(settings) if fd is None else socket.socket(fileno=fd)
     note(f"Dashboard at {url_of(server)}" + ("" if access.token else ", read-only"))
-    log, level = place.folder.log("dashboard"), loaded.deployment.log_level
+    log, level = location.folder.log("dashboard"), loaded.deployment.log_level
     # Without a log, because otherwise a user who may only read the run would have no dashboard.
-    if echo := not os.access(log.parent if log.parent.is_dir() else place.folder.path, os.W_OK):
+    if echo := not os.access(log.parent if log.parent.is_dir() else location.folder.path, os.W_OK):
         log = Path(os.devnull)
     with configure("dashboard", loaded.deployment.node, log, level, echo=echo), server, suppress(KeyboardInterrupt):
-        serve(place, access, server)
+        serve(location, access, server)
 
 
-def _load(place: Place, port: int | None) -> Loaded:
-    return place.load({} if port is None else {"deployment": {"dashboard": {"port": port}}})
+def _load(location: RunLocation, port: int | None) -> Loaded:
+    return location.load({} if port is None else {"deployment": {"dashboard": {"port": port}}})

@@ -1,7 +1,4 @@
-"""``flyball doctor``: find troubles of a run and of this machine.
-
-Each finding says what to do.
-"""
+"""``flyball doctor``: find troubles of a run and of this machine. Each finding says what to do."""
 
 import re
 import sys
@@ -15,8 +12,8 @@ from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.text import Text
 
-from app.api.runs import Place, is_listening
-from app.cli.options import placed
+from app.api.runs import RunLocation, is_listening
+from app.cli.options import run_options
 from app.cli.output import echo, note, show, write_json
 from app.core import FlyballError
 from app.core.clock import Clock
@@ -47,8 +44,8 @@ CODES = {code_of(check): check for check in CHECKS}
     "--deep", is_flag=True, help="Also read the whole journal and store, and load all games; may take minutes."
 )
 @click.option("--explain", type=click.Choice(sorted(CODES)), metavar="CODE", help="Show a finding's runbook instead.")
-@placed
-def doctor(place: Place, *, form: Format, deep: bool, explain: str | None) -> None:
+@run_options
+def doctor(location: RunLocation, *, form: Format, deep: bool, explain: str | None) -> None:
     """Look for troubles of a run and of this machine.
 
     The run need not be running; the machine may be its head or a worker. Each finding has a code, what is wrong and
@@ -62,23 +59,24 @@ def doctor(place: Place, *, form: Format, deep: bool, explain: str | None) -> No
     clock = SystemClock()
     began = clock.monotonic()
     try:
-        facts = gather(place, deep=deep)
-        found = diagnose(facts, CHECKS)
+        facts = gather(location, deep=deep)
+        findings = diagnose(facts, CHECKS)
     except FlyballError as error:
         if form != "nagios":
             raise
         echo(f"FLYBALL UNKNOWN - {error}")
         sys.exit(UNKNOWN)
     if form == "nagios":
-        code, text = nagios(facts, found)
+        code, text = nagios(facts, findings)
         echo(text)
         sys.exit(code)
     seconds = _seconds_since(clock, began)
     if form == "json":
-        write_json({"worst": worst(found), "seconds": seconds, "findings": [_values(one, place) for one in found]})
+        values = [_values(finding, location) for finding in findings]
+        write_json({"worst": worst(findings), "seconds": seconds, "findings": values})
     else:
-        _show(found, seconds, place)
-    if worst(found) == "critical":
+        _show(findings, seconds, location)
+    if worst(findings) == "critical":
         sys.exit(1)
 
 
@@ -86,42 +84,41 @@ def _seconds_since(clock: Clock, began: float) -> float:
     return round(clock.monotonic() - began, 3)
 
 
-def _values(one: Diagnosis, place: Place) -> dict[str, Any]:
-    return {"code": one.code, **asdict(one.symptom), "hint": place.completed(one.symptom.hint), "runbook": one.runbook}
+def _values(finding: Diagnosis, location: RunLocation) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        **asdict(finding.symptom),
+        "hint": location.completed(finding.symptom.hint),
+        "runbook": finding.runbook,
+    }
 
 
-def _show(found: Sequence[Diagnosis], seconds: float, place: Place) -> None:
-    """Write the findings to stdout, then a summary to stderr.
-
-    A finding has its severity, code and place, then what is wrong, then what to do.
-    """
-    for one in found:
-        symptom = one.symptom
-        head = Text(f"{symptom.severity:<8} ", STYLES[symptom.severity]).append(one.code, "bold")
+def _show(findings: Sequence[Diagnosis], seconds: float, location: RunLocation) -> None:
+    """Write findings (severity, code, place; what is wrong; what to do) to stdout, then a summary to stderr."""
+    for finding in findings:
+        symptom = finding.symptom
+        head = Text(f"{symptom.severity:<8} ", STYLES[symptom.severity]).append(finding.code, "bold")
         show(
             head.append(f"  {symptom.where}", "default"),
             _indented(symptom.what),
-            _indented(place.completed(symptom.hint), "dim"),
+            _indented(location.completed(symptom.hint), "dim"),
         )
     checked = f"{len(CHECKS)} checks in {seconds:.1f} s"
-    if not found:
+    if not findings:
         echo(f"No trouble found: {checked}.")
         return
-    counts = [f"{number} {severity}" for severity in LEVELS if (number := _count(found, severity))]
-    page = f", or {address}" if (address := page_of(found[0], place)) else ""
-    note(f"{', '.join(counts)}; {checked}. Runbook: flyball doctor --explain {found[0].code}{page}")
+    counts = [f"{number} {severity}" for severity in LEVELS if (number := _count(findings, severity))]
+    page = f", or {address}" if (address := page_of(findings[0], location)) else ""
+    note(f"{', '.join(counts)}; {checked}. Runbook: flyball doctor --explain {findings[0].code}{page}")
 
 
-def page_of(one: Diagnosis, place: Place) -> str | None:
-    """Return the address of a finding's runbook in the dashboard.
-
-    None if nothing listens there.
-    """
+def page_of(finding: Diagnosis, location: RunLocation) -> str | None:
+    """Return the address of a finding's runbook in the dashboard. None if nothing listens there."""
     with suppress(FlyballError):
-        settings = place.load().deployment.dashboard
+        settings = location.load().deployment.dashboard
         host, port = settings.address, settings.port
         if port and is_listening(f"tcp://{host}:{port}"):
-            return f"{url_at(host, port).rstrip('/')}{ADDRESS}/{one.runbook}"
+            return f"{url_at(host, port).rstrip('/')}{ADDRESS}/{finding.runbook}"
     return None
 
 
@@ -130,20 +127,23 @@ def _indented(text: str, style: str = "default") -> Padding:
     return Padding(Text(text, style), (0, 0, 0, len("critical ")))
 
 
-def _count(found: Sequence[Diagnosis], severity: Level) -> int:
-    return sum(one.symptom.severity == severity for one in found)
+def _count(findings: Sequence[Diagnosis], severity: Level) -> int:
+    return sum(finding.symptom.severity == severity for finding in findings)
 
 
-def nagios(facts: Facts, found: Sequence[Diagnosis]) -> tuple[int, str]:
+def nagios(facts: Facts, findings: Sequence[Diagnosis]) -> tuple[int, str]:
     """Return the exit code and output of a Nagios plugin.
 
     The output is a summary with performance data, then one line for each finding.
 
     Source: https://nagios-plugins.org/doc/guidelines.html (output, performance data).
     """
-    code, state = NAGIOS[worst(found)]
-    lines = [f"{one.symptom.severity} {one.code} {one.symptom.where}: {one.symptom.what}" for one in found]
-    figures: dict[str, str] = {severity: str(_count(found, severity)) for severity in LEVELS}
+    code, state = NAGIOS[worst(findings)]
+    lines = [
+        f"{finding.symptom.severity} {finding.code} {finding.symptom.where}: {finding.symptom.what}"
+        for finding in findings
+    ]
+    figures: dict[str, str] = {severity: str(_count(findings, severity)) for severity in LEVELS}
     if facts.growth:
         figures |= {"events": f"{facts.growth.events}c", "journal": f"{facts.growth.bytes}B"}
     if facts.disks:

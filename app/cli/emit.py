@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from app.api.publishing import BadData, check_id, check_publishable, check_scope, payload_of, publish_on
-from app.api.runs import Place, connected
-from app.cli.options import complete_types, json_option, placed, timeout_option
+from app.api.runs import RunLocation, connected
+from app.cli.options import complete_types, json_option, run_options, timeout_option
 from app.cli.output import note, write_json, write_row
 from app.core import EventId, derive_id
 from app.events import Envelope, Payload, check_traceparent, originate, resolve
@@ -29,9 +29,9 @@ from daemons.clock import SystemClock, boot_id
 @click.option("--dry-run", is_flag=True, help="Validate and print, don't publish.")
 @timeout_option
 @json_option
-@placed
+@run_options
 def emit(
-    place: Place,
+    location: RunLocation,
     type_name: str,
     data: str,
     *,
@@ -51,18 +51,18 @@ def emit(
     kind = resolve(type_name)
     _check_usage(kind, event_id, count)
     payload = payload_of(kind, _text(data))
-    check_scope(place, payload, config_key, event_id, note)
+    check_scope(location, payload, config_key, event_id, note)
     boot, now = boot_id(), SystemClock().now()
     ids = [event_id or derive_id("cli", boot, number) for number in range(count)]
     trace = check_traceparent(traceparent) if traceparent else None
     envelopes = [
-        originate(payload, event_id=EventId(one), time=now, subject=config_key, traceparent=trace) for one in ids
+        originate(payload, event_id=EventId(new_id), time=now, subject=config_key, traceparent=trace) for new_id in ids
     ]
     if dry_run:
         for envelope in envelopes:
             write_json(envelope.attributes())
         return
-    positions = asyncio.run(_publish(place, envelopes, timeout, known=event_id is not None))
+    positions = asyncio.run(_publish(location, envelopes, timeout, own_id=event_id is not None))
     for position, envelope in zip(positions, envelopes, strict=True):
         write_row({"position": position, "id": envelope.id}, f"{position} {envelope.id}", as_json=as_json)
 
@@ -75,10 +75,10 @@ def _check_usage(kind: type[Payload], event_id: str | None, count: int) -> None:
 
 
 async def _publish(
-    place: Place, envelopes: list[Envelope[Payload]], deadline_s: float, *, known: bool
+    location: RunLocation, envelopes: list[Envelope[Payload]], deadline_s: float, *, own_id: bool
 ) -> tuple[int, ...]:
-    async with connected(place, deadline_s) as bus:
-        return await publish_on(bus, envelopes, note, known=known)
+    async with connected(location, deadline_s) as bus:
+        return await publish_on(bus, envelopes, note, own_id=own_id)
 
 
 def _text(data: str) -> str:

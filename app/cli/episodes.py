@@ -76,10 +76,7 @@ def evaluate_environment(
 
 @contextmanager
 def _recording(path: Path | None) -> Iterator[Watcher | None]:
-    """Open a trajectory file and yield the function that writes a step.
-
-    Yields None if ``path`` is None.
-    """
+    """Open a trajectory file and yield the function that writes a step. Yields None if ``path`` is None."""
     if path is None:
         yield None
         return

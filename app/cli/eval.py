@@ -1,15 +1,12 @@
-"""``flyball eval``: the strength of a checkpoint.
-
-The checkpoint plays one of our games or a Gymnasium environment.
-"""
+"""``flyball eval``: the strength of a checkpoint. The checkpoint plays one of our games or a Gymnasium environment."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 
-from app.api.runs import Place
-from app.cli.options import FILE, given_options, pick, placed, seed_option, workers_option
+from app.api.runs import RunLocation
+from app.cli.options import FILE, given_options, pick, run_options, seed_option, workers_option
 from app.cli.output import data_only_on_stdout, note, write_json
 from app.config import FEWEST_SIMULATIONS, MOST_SIMULATIONS
 
@@ -97,8 +94,8 @@ OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps"
     help="Write a line of JSON a step: env, episode, t, action, reward, done, trunc, dist.",
 )
 @click.option("--json", is_flag=True, expose_value=False, help="Write JSON, as it always does.")
-@placed
-def eval(place: Place, /, config_key: str | None, environment: str | None, **options: Any) -> None:  # noqa: A001
+@run_options
+def eval(location: RunLocation, /, config_key: str | None, environment: str | None, **options: Any) -> None:  # noqa: A001
     """Evaluate a checkpoint or a bot and write one JSON object.
 
     The same arguments write the same bytes.
@@ -158,11 +155,13 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
         return
     with data_only_on_stdout(), threads(1):
         options["device"] = str(resolve(options["device"]))
-        summary = _evaluate(place, config_key, environment, options)
+        summary = _evaluate(location, config_key, environment, options)
     write_json(summary)
 
 
-def _evaluate(place: Place, config_key: str | None, environment: str | None, options: dict[str, Any]) -> dict[str, Any]:
+def _evaluate(
+    location: RunLocation, config_key: str | None, environment: str | None, options: dict[str, Any]
+) -> dict[str, Any]:
     if environment is not None:
         from app.cli.episodes import evaluate_environment
 
@@ -174,7 +173,7 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
     from app.api.paired import compare_hands
 
     assert config_key is not None
-    config = place.config(config_key)
+    config = location.config(config_key)
     temperature = options["temperature"]
     if options["optimal"] is not None and temperature is None:
         temperature = 0.0
@@ -189,10 +188,10 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
 
         adapters = _power_adapters(options["power_adapters"])
         named = pick(options, *SHARED, "mixed", "power", "league", "games")
-        asked = HeroMatchRequest(place, config, model, power_adapters=adapters, **named, say=note)
-        return evaluate_hero(asked).model_dump(mode="json")
+        hero_request = HeroMatchRequest(location, config, model, power_adapters=adapters, **named, say=note)
+        return evaluate_hero(hero_request).model_dump(mode="json")
     others = pick(options, *SHARED, "games", "workers", "reference", "paired")
-    request = EvaluationRequest(place, config, model, against, **others, say=note)
+    request = EvaluationRequest(location, config, model, against, **others, say=note)
     if options["optimal"] is not None:
         return measure_optimal(request, options["optimal"]).model_dump(mode="json")
     if options["exploitability"]:
@@ -218,31 +217,31 @@ def _check_combination(config_key: str | None, environment: str | None, options:
         raise click.UsageError("--config plays one of our games, --env an environment: leave one of them out.")
     ours, theirs = ("--config", "--env") if environment is None else ("--env", "--config")
     unfit = OF_ENVIRONMENTS if environment is None else OF_GAMES
-    given = given_options(click.get_current_context())
-    judged = [given[name] for name in WITHOUT_OPPONENTS if name in given]
+    flags = given_options(click.get_current_context())
+    judged = [flags[name] for name in WITHOUT_OPPONENTS if name in flags]
     if len(judged) > 1:
         raise click.UsageError(f"{' and '.join(judged)} are two judges: leave one of them out.")
-    for name, flag in given.items():
+    for name, flag in flags.items():
         if judged and name in OF_MATCHES:
             raise click.UsageError(f"{flag} is of matches, and {judged[0]} plays none: leave one of them out.")
         if name in unfit:
             raise click.UsageError(f"{flag} goes with {theirs}, not with {ours}.")
     if options["reference"] is not None and not options["paired"]:
         raise click.UsageError("--reference goes with --paired.")
-    _check_hero(given, options["mixed"])
+    _check_hero(flags, options["mixed"])
 
 
-def _check_hero(given: dict[str, str], mixed: str | None) -> None:
+def _check_hero(flags: dict[str, str], mixed: str | None) -> None:
     """Refuse options that do not fit a hero match."""
-    if "mixed" in given and "power_adapters" in given:
+    if "mixed" in flags and "power_adapters" in flags:
         raise click.UsageError("--mixed draws the opponents that --power-adapters names: leave one of them out.")
-    if "power_adapters" in given and "power" not in given:
+    if "power_adapters" in flags and "power" not in flags:
         raise click.UsageError("--power-adapters goes with --power, which says where the model itself sits.")
-    if "power" in given and not {"mixed", "power_adapters"} & given.keys():
+    if "power" in flags and not {"mixed", "power_adapters"} & flags.keys():
         raise click.UsageError("--power goes with --mixed or --power-adapters.")
-    if "league" in given and mixed != "league":
+    if "league" in flags and mixed != "league":
         raise click.UsageError("--league goes with --mixed league.")
-    if {"mixed", "power_adapters"} & given.keys():
+    if {"mixed", "power_adapters"} & flags.keys():
         for name in ("against", "workers", "reference", "paired", "search", *WITHOUT_OPPONENTS):
-            if name in given:
-                raise click.UsageError(f"{given[name]} does not go with --mixed or --power-adapters: leave it out.")
+            if name in flags:
+                raise click.UsageError(f"{flags[name]} does not go with --mixed or --power-adapters: leave it out.")

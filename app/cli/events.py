@@ -7,8 +7,8 @@ from typing import Literal
 
 import click
 
-from app.api.runs import Place
-from app.cli.options import complete_types, json_option, placed
+from app.api.runs import RunLocation
+from app.cli.options import complete_types, json_option, run_options
 from app.cli.output import echo, write_row
 from app.cli.streams import shows_all
 from app.events import CATALOGUE, resolve
@@ -56,13 +56,13 @@ def schema(type_name: str, *, whole: bool) -> None:
     help="Language.",
 )
 @click.option("--compact", is_flag=True, help="Only requests, decisions and main facts.")
-@placed
-def graph(place: Place, form: Literal["mermaid", "dot", "json"], *, compact: bool) -> None:
+@run_options
+def graph(location: RunLocation, form: Literal["mermaid", "dot", "json"], *, compact: bool) -> None:
     """Draw the graph of events.
 
     It shows daemons, the reducers in them, and the event types that they emit and read.
     """
     from daemons import graph as drawing
 
-    settings = place.load().run
+    settings = location.load().run
     echo(drawing.render(drawing.compact(settings) if compact else drawing.whole(settings), form), nl=False)

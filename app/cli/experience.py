@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from app.api.runs import Place
-from app.cli.options import FILE, json_option, placed, seed_option
+from app.api.runs import RunLocation
+from app.cli.options import FILE, json_option, run_options, seed_option
 from app.cli.output import note, write_values
 
 file_argument = click.argument("file", type=FILE)
@@ -30,9 +30,9 @@ def experience() -> None:
 @click.option("--temperature", default=1.0, type=click.FloatRange(0, 10, min_open=True))
 @click.option("--rewards", type=click.Choice(["terminal", "per_trick", "shaped"]), help="[default: configured]")
 @json_option
-@placed
+@run_options
 def export(
-    place: Place,
+    location: RunLocation,
     file: Path,
     *,
     config_key: str,
@@ -53,12 +53,12 @@ def export(
     from app.play.selfplay import play_lessons
     from app.store import MemoryStore, experience_lines
 
-    config = place.config(config_key)
+    config = location.config(config_key)
     if rewards is not None:
         config = config.replace(selfplay=config.selfplay.replace(rewards=rewards))
     store = MemoryStore()
-    name = fetch_player(model, "model", place, config, store, say=note)
-    compute = Compute(settings_folder=place.settings_folder)
+    name = fetch_player(model, "model", location, config, store, say=note)
+    compute = Compute(settings_folder=location.settings_folder)
     player = load_player(store, name, open_table(config, 0).spec, compute, config)
     rows = played = 0
     with threads(1), writing(file), file.open("w", encoding="utf-8") as lines:
@@ -74,8 +74,8 @@ def export(
 @file_argument
 @game_option
 @json_option
-@placed
-def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
+@run_options
+def check(location: RunLocation, file: Path, *, config_key: str, as_json: bool) -> None:
     """Check that FILE holds valid experience, and say what is in it.
 
     Every line must be valid, and the lines must make whole episodes. An error names the line and the field, and the
@@ -87,7 +87,7 @@ def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
     from app.core.legal import legal_counts
     from app.store import load_experience, steps_left_out
 
-    config = place.config(config_key)
+    config = location.config(config_key)
     shard = load_experience(file, config)
     values = {
         "file": str(file),

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from app.api.runs import Place
-from app.cli.options import json_option, placed
+from app.api.runs import RunLocation
+from app.cli.options import json_option, run_options
 from app.cli.output import note, write_values
 
 
@@ -14,8 +14,8 @@ from app.cli.output import note, write_values
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--config", "config_key", metavar="KEY", help="Whose model is meant by 'current'.")
 @json_option
-@placed
-def export(place: Place, model: str, file: Path, *, config_key: str | None, as_json: bool) -> None:
+@run_options
+def export(location: RunLocation, model: str, file: Path, *, config_key: str | None, as_json: bool) -> None:
     """Write the policy of MODEL, with its critic, into FILE.
 
     FILE ends with .npz or .json. The command prints what was written. MODEL is a file, a folder of 'flyball train' (its
@@ -33,11 +33,11 @@ def export(place: Place, model: str, file: Path, *, config_key: str | None, as_j
     if model in (RANDOM, HEURISTIC) or is_judge(model):
         raise click.UsageError(f"MODEL: {model} is a bot and has no parameters; name a model.")
     store = MemoryStore()
-    checkpoint = get_checkpoint(store, fetch_model(model, "MODEL", place, config_key, store, say=note))
+    checkpoint = get_checkpoint(store, fetch_model(model, "MODEL", location, config_key, store, say=note))
     if checkpoint.manifest.content == LORA:
         from app.api.text_players import export_text_model  # loads torch and transformers
 
-        paths = export_text_model(model, place, store, checkpoint.model, file)
+        paths = export_text_model(model, location, store, checkpoint.model, file)
         write_values(
             {**paths, "config_key": checkpoint.manifest.config_key, "model": checkpoint.model}, as_json=as_json
         )

@@ -1,7 +1,4 @@
-"""The group of all commands, and their exit codes.
-
-Data goes to stdout, everything else to stderr.
-"""
+"""The group of all commands, and their exit codes. Data goes to stdout, everything else to stderr."""
 
 import errno
 import gc
@@ -82,10 +79,7 @@ ODD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES})
 
 
 class PathName(click.Path):
-    """A path whose name is not empty.
-
-    An unset variable of the shell is empty, and would mean the current folder.
-    """
+    """A path whose name is not empty. An unset variable of the shell is empty, and would mean the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """See ``click.ParamType.convert``."""
@@ -205,22 +199,22 @@ def _report(message: str, hint: str) -> None:
         click.echo(f"{click.style('hint:', fg='cyan')}  {hint}", err=True)
 
 
-def _refuse_repetitions(command: click.Command, ctx: click.Context, args: list[str], given: frozenset[str]) -> None:
+def _refuse_repetitions(command: click.Command, ctx: click.Context, args: list[str], names: frozenset[str]) -> None:
     """Refuse an option that is given twice.
 
     Otherwise the parser would silently keep the last value. ``args`` includes subcommands and their arguments;
-    ``given`` names the options that were given before ``command``.
+    ``names`` has the options that were given before ``command``.
     """
     _, rest, order = command.make_parser(ctx).parse_args(list(args))
     for param in order:
         if isinstance(param, click.Option) and not (param.multiple or param.is_flag or param.count):
-            if param.name in given:
+            if param.name in names:
                 raise click.UsageError(f"{param.opts[0]} is given twice: keep one.", ctx)
-            given |= {str(param.name)}
+            names |= {str(param.name)}
     if isinstance(command, click.Group) and rest:
         name, *others = rest
-        if found := command.get_command(ctx, name):
-            _refuse_repetitions(found, click.Context(found, ctx, name, **found.context_settings), others, given)
+        if sub := command.get_command(ctx, name):
+            _refuse_repetitions(sub, click.Context(sub, ctx, name, **sub.context_settings), others, names)
 
 
 MEANINGS = {
@@ -288,6 +282,6 @@ def run() -> None:
     whole_process = True
     try:
         main(prog_name="flyball")
-    except _GoOn as left:
-        rest = left.rest
+    except _GoOn as leaving:
+        rest = leaving.rest
     rest()

@@ -120,7 +120,7 @@ def init(
     machine = Machine(
         role,
         check_name(node or gethostname().partition(".")[0]),
-        _plain(folder.absolute()),
+        _plain_path(folder.absolute()),
         _address(head),
         head_key and check_public(head_key),
         store,
@@ -136,12 +136,12 @@ def init(
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
     RunFolder(machine.folder).log("any").parent.mkdir(exist_ok=True)  # supervisord makes no folders
-    following = _next(machine, services, pair.public)
+    following = _next_commands(machine, services, pair.public)
     if machine.store and machine.store.startswith("/"):
         _warn_of_store(machine, machine.store)
     if as_json:
-        made = {"settings": str(settings), "secret": str(secret), "services": [str(path) for path in files]}
-        write_json({"role": role, "node": machine.node, "public": pair.public, **made, "next": following})
+        files_json = {"settings": str(settings), "secret": str(secret), "services": [str(path) for path in files]}
+        write_json({"role": role, "node": machine.node, "public": pair.public, **files_json, "next": following})
         return
     echo(f"{machine.node} is a {role} in {machine.folder}; its public key is {pair.public}")
     for where, commands in following.items():
@@ -149,10 +149,7 @@ def init(
 
 
 def _warn_of_store(machine: Machine, store: str) -> None:
-    """Warn on stderr of a store that cannot be written yet.
-
-    The store may be mounted later.
-    """
+    """Warn on stderr of a store that cannot be written yet. The store may be mounted later."""
     from app.store.objects import UnusableStore
     from app.store.opening import check_folder
 
@@ -162,7 +159,7 @@ def _warn_of_store(machine: Machine, store: str) -> None:
         note(f"WARNING: {error} {error.hint} Then look again: {flyball_anywhere(machine.folder, None)} config check")
 
 
-def _plain(path: Path) -> Path:
+def _plain_path(path: Path) -> Path:
     if not PLAIN_PATH.fullmatch(str(path)):
         raise BadUsage(f"{path} cannot be named in service files.", hint="Use letters, digits and /._+@:- in paths.")
     return path
@@ -170,15 +167,15 @@ def _plain(path: Path) -> Path:
 
 def _address(text: str) -> str:
     """Return HOST:PORT. Raises ``BadUsage``."""
-    found = ADDRESS.fullmatch(text)
-    if not found or not 0 < int(found["port"] or PORT) < 1 << 16:
+    match = ADDRESS.fullmatch(text)
+    if not match or not 0 < int(match["port"] or PORT) < 1 << 16:
         raise BadUsage(f"{text!r} is no address.", hint="Write HOST or HOST:PORT; `hostname -I` shows this machine's.")
-    return f"{found['host']}:{found['port'] or PORT}"
+    return f"{match['host']}:{match['port'] or PORT}"
 
 
 def _refuse_existing(*files: Path) -> None:
-    if there := [str(path) for path in files if path.exists()]:
-        raise BadUsage(f"{', '.join(there)} exists already.", hint="Choose another DIR, or move that away.")
+    if existing := [str(path) for path in files if path.exists()]:
+        raise BadUsage(f"{', '.join(existing)} exists already.", hint="Choose another DIR, or move that away.")
 
 
 def _write_keys(machine: Machine, secret: Path, pair: KeyPair) -> None:
@@ -209,8 +206,8 @@ def _toml(values: Mapping[str, str]) -> str:
 def service_files(machine: Machine, services: Services) -> dict[Path, str]:
     """Return the machine's service files, rendered from the packaged ones."""
     source, target = shipped("deploy", "deploy") / services, machine.folder / services
-    program, folder = _plain(_program()), str(machine.folder)
-    shared = [str(_plain(Path(machine.store)))] if machine.store and machine.store.startswith("/") else []
+    program, folder = _plain_path(_program()), str(machine.folder)
+    shared = [str(_plain_path(Path(machine.store)))] if machine.store and machine.store.startswith("/") else []
     changes = {
         "systemd": {
             "RequiresMountsFor=/var/lib/flyball": f"RequiresMountsFor={' '.join((folder, *shared))}",
@@ -223,51 +220,42 @@ def service_files(machine: Machine, services: Services) -> dict[Path, str]:
         "supervisor": {
             "%(ENV_FLYBALL_RUN)s": folder,
             "exec flyball": f"exec {program}",
-            "command=python3": f"command={_plain(Path(sys.executable))}",
+            "command=python3": f"command={_plain_path(Path(sys.executable))}",
         },
     }[services]
     files = {name: (source / name).read_text(encoding="utf-8") for name in FILES[services, machine.role]}
     if services == "supervisor" and machine.role == "head":
-        files["worker.conf"] = _without(files["worker.conf"], names_of("head"))
-    return {target / name: _changed(text, changes) for name, text in files.items()}
+        files["worker.conf"] = _without_programs(files["worker.conf"], names_of("head"))
+    return {target / name: _replaced(text, changes) for name, text in files.items()}
 
 
 def _program() -> Path:
-    """Return the path of the installed ``flyball`` command.
-
-    The command of this Python comes before the one on the PATH. Raises ``BadUsage`` if there is none.
-    """
+    """Return the path of this Python's ``flyball`` command, else of the one on the PATH. Raises ``BadUsage``."""
     beside = Path(sys.executable).with_name("flyball")
-    found = str(beside) if beside.is_file() else shutil.which("flyball")
-    if found is None:
+    program = str(beside) if beside.is_file() else shutil.which("flyball")
+    if program is None:
         raise BadUsage("There is no flyball command to start.", hint="Install Flyball: pip install flyball")
-    return Path(found).absolute()
+    return Path(program).absolute()
 
 
-def _without(text: str, programs: Sequence[str]) -> str:
-    """Return supervisord's configuration without some programs.
-
-    None of these may be the first of its group.
-    """
-    kept = [part for part in text.split("\n[program:") if part.partition("]")[0] not in programs]
+def _without_programs(text: str, programs: Sequence[str]) -> str:
+    """Return supervisord's configuration without some programs. None of these may be the first of its group."""
+    sections = [part for part in text.split("\n[program:") if part.partition("]")[0] not in programs]
     for name in programs:
-        kept[0] = kept[0].replace(f",{name}", "")
-    return "\n[program:".join(kept)
+        sections[0] = sections[0].replace(f",{name}", "")
+    return "\n[program:".join(sections)
 
 
-def _changed(text: str, changes: Mapping[str, str]) -> str:
-    """Return a text with words replaced outside comments.
-
-    Comments explain the packaged file, so they stay as they are.
-    """
+def _replaced(text: str, changes: Mapping[str, str]) -> str:
+    """Return a text with words replaced outside comments, because those explain the packaged file."""
     pattern = re.compile("|".join(map(re.escape, changes)))
     lines = text.splitlines(keepends=True)
     return "".join(
-        line if line.startswith(("#", ";")) else pattern.sub(lambda found: changes[found[0]], line) for line in lines
+        line if line.startswith(("#", ";")) else pattern.sub(lambda match: changes[match[0]], line) for line in lines
     )
 
 
-def _next(machine: Machine, services: Services, public: str) -> dict[str, list[str]]:
+def _next_commands(machine: Machine, services: Services, public: str) -> dict[str, list[str]]:
     """Return the next commands, by machine."""
     authorize = f"{flyball_anywhere(machine.folder, None)} keys authorize"
     roles = MACHINE_ROLES if machine.role == "head" else ("worker",)
@@ -280,11 +268,11 @@ def _next(machine: Machine, services: Services, public: str) -> dict[str, list[s
     if machine.role == "worker":
         admit = f"{authorize} {machine.node} worker {public}"
         return {"On the head, whose run folder belongs after --run": [admit], "Then here": start}
-    more = [f"--store {machine.store}"] if machine.store else []
-    more += [f"--services {services}"] if services != "systemd" else []
-    begin = f"flyball init --role worker --head {machine.head} --head-key {public}"
+    options = [f"--store {machine.store}"] if machine.store else []
+    options += [f"--services {services}"] if services != "systemd" else []
+    init = f"flyball init --role worker --head {machine.head} --head-key {public}"
     return {
         "Here, to record, decide and also run jobs": start,
-        "On each worker": [" ".join((begin, *more, str(machine.folder)))],
+        "On each worker": [" ".join((init, *options, str(machine.folder)))],
         "Then here, as that command prints": [f"{authorize} NODE worker ITS_PUBLIC_KEY"],
     }

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import click
 
-from app.api.runs import Place, connected, is_listening, open_journal
+from app.api.runs import RunLocation, connected, is_listening, open_journal
 from app.bus import BROKER_ONLY, JournalPublisher, ZmqBus
 from app.cli.journal_archive import archive, delete, export, import_command
-from app.cli.options import json_option, placed, timeout_option
+from app.cli.options import json_option, run_options, timeout_option
 from app.cli.output import echo, note, write_row, write_values
 from app.core import FlyballError, derive_id
 from app.core.sizes import size_text
@@ -53,15 +53,15 @@ for command in (archive, delete, export, import_command):
 
 @journal.command()
 @json_option
-@placed
-def verify(place: Place, *, as_json: bool) -> None:
+@run_options
+def verify(location: RunLocation, *, as_json: bool) -> None:
     """Check the whole journal and list all damage.
 
     The exit code is 1 if there is any. The check covers the structure of the file, every record, every row of the other
     tables, and whether records and rows agree. A broker may be running meanwhile.
     """
     count = 0
-    for count, problem in enumerate(_problems(place), 1):  # noqa: B007 - counted
+    for count, problem in enumerate(_problems(location), 1):  # noqa: B007 - counted
         write_row({"damage": problem}, problem, as_json=as_json)
     if count:
         note(
@@ -72,10 +72,10 @@ def verify(place: Place, *, as_json: bool) -> None:
     note("No damage found.")
 
 
-def _problems(place: Place) -> Iterator[str]:
+def _problems(location: RunLocation) -> Iterator[str]:
     """Iterate over damage, as far as the file can be read."""
     try:
-        with open_journal(place) as reader:
+        with open_journal(location) as reader:
             for damage in reader.damage():
                 yield damage.message
     except DamagedDatabase as error:
@@ -84,8 +84,8 @@ def _problems(place: Place) -> Iterator[str]:
 
 @journal.command()
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-@placed
-def backup(place: Place, path: Path) -> None:
+@run_options
+def backup(location: RunLocation, path: Path) -> None:
     """Copy the journal into a new FILE.
 
     A broker may be running meanwhile. The copy is the journal of one moment, checked as by `flyball journal verify`;
@@ -94,44 +94,41 @@ def backup(place: Place, path: Path) -> None:
     it, and start: the daemons rebuild their state. What was recorded after the backup is lost. Models and shards are in
     the folder store.
     """
-    with open_journal(place) as reader:
+    with open_journal(location) as reader:
         head = reader.backup(path)
     note(f"{path} holds the journal up to position {head}, {size_text(path.stat().st_size)}, without damage.")
 
 
 @journal.command()
-@placed
-def migrate(place: Place) -> None:
+@run_options
+def migrate(location: RunLocation) -> None:
     """Bring a journal of an earlier version to the current format.
 
     Every start of the run does so too.
     """
-    with closing(SqliteJournal(_existing(place))) as writer:
+    with closing(SqliteJournal(_existing(location))) as writer:
         note(f"The journal has the current format; its last event is at position {writer.head}.")
 
 
 @journal.command("rebuild")
-@placed
-def rebuild_command(place: Place) -> None:
+@run_options
+def rebuild_command(location: RunLocation) -> None:
     """Rebuild a damaged journal whose records are sound.
 
     The records are copied into a new file, and the other tables are derived from them. The damaged file is kept
     under another name. A damaged record can't be rebuilt: restore the journal from a copy.
     """
-    rebuilt = rebuild(_existing(place))
+    rebuilt = rebuild(_existing(location))
     for lost in rebuilt.lost:
         echo(f"Lost: {lost}")
     note(f"Rebuilt up to position {rebuilt.head}; the damaged file is kept as {rebuilt.before}.")
 
 
-def _existing(place: Place) -> Path:
-    """Return the path of the run's journal, even if damaged or old.
-
-    Raises ``NotAJournal``.
-    """
-    with suppress(DamagedDatabase, OtherFormat), open_journal(place):
+def _existing(location: RunLocation) -> Path:
+    """Return the path of the run's journal, even if damaged or old. Raises ``NotAJournal``."""
+    with suppress(DamagedDatabase, OtherFormat), open_journal(location):
         pass
-    return place.folder.journal
+    return location.folder.journal
 
 
 @journal.command()
@@ -144,8 +141,8 @@ def _existing(place: Place) -> Path:
 @click.option("--reason", help="Why the event is voided; required with --void.")
 @timeout_option
 @json_option
-@placed
-def repair(place: Place, *, position: int | None, reason: str | None, timeout: float, as_json: bool) -> None:
+@run_options
+def repair(location: RunLocation, *, position: int | None, reason: str | None, timeout: float, as_json: bool) -> None:
     """List the events that a daemon failed at, or void one.
 
     A daemon fails at an event that it cannot read or fold; --void voids one. The reducer that failed has skipped the
@@ -154,7 +151,7 @@ def repair(place: Place, *, position: int | None, reason: str | None, timeout: f
     """
     if (position is None) != (not reason):
         raise click.UsageError("--void and --reason go together: give the event's position, and why it is voided.")
-    with open_journal(place) as reader:
+    with open_journal(location) as reader:
         failed, voided = recorded_dead_letters(reader), voided_events(reader)
         if position is None:
             _list_failed_events(failed, voided, as_json=as_json)
@@ -169,7 +166,7 @@ def repair(place: Place, *, position: int | None, reason: str | None, timeout: f
     envelope = _void(position, str(reason), event if event and event.sequence == position else None)
 
     async def publish() -> int:
-        async with connected(place, timeout) as bus:
+        async with connected(location, timeout) as bus:
             return await bus.publish(envelope)
 
     recorded = asyncio.run(publish())
@@ -199,10 +196,7 @@ def _list_failed_events(
 
 
 def _event_names(dead: DeadLetter) -> list[str]:
-    """Return the names and configurations of a dead letter's events.
-
-    Empty if the events are unreadable.
-    """
+    """Return the names and configurations of a dead letter's events. Empty if the events are unreadable."""
     try:
         return [f"{envelope.data.event_name} {envelope.subject or ''}".rstrip() for envelope in _events(dead)]
     except FlyballError:
@@ -223,10 +217,7 @@ def _events(dead: DeadLetter) -> list[Envelope[Payload]]:
 
 
 def _void(position: int, reason: str, event: Event[Payload] | None) -> Envelope[Payload]:
-    """Return the EVENT_VOIDED for an event.
-
-    A repetition has the same id, so that it records nothing new.
-    """
+    """Return the EVENT_VOIDED for an event. A repetition has the same id, so that it records nothing new."""
     data, now = EventVoided(position=position, reason=reason), SystemClock().now()
     if event is None:
         return originate(data, event_id=derive_id("void", position), time=now)
@@ -244,27 +235,27 @@ def dead_letters() -> None:
 
 @dead_letters.command("list")
 @json_option
-@placed
-def list_dead_letters(place: Place, *, as_json: bool) -> None:
+@run_options
+def list_dead_letters(location: RunLocation, *, as_json: bool) -> None:
     """List all dead letters, oldest first.
 
     A line has the number, the events and their sender; then, for refused events, which are not recorded, "refused by"
     the broker, and for recorded ones their position and the daemon that failed. The next line has the error. After a
     removal, a number may be given again: list them before the next command.
     """
-    with open_journal(place) as reader:
-        found = reader.dead_letters()
-    for dead in found:
+    with open_journal(location) as reader:
+        letters = reader.dead_letters()
+    for dead in letters:
         names, error = _event_names(dead), " ".join(dead.error.split())
         where = f"at position {dead.position}, failed in" if dead.position else "refused by"
-        text = f"{dead.number:>7}  {_counted(names)} from {dead.producer}, {where} {dead.reporter}\n{'':>9}{error}"
+        text = f"{dead.number:>7}  {_counts_text(names)} from {dead.producer}, {where} {dead.reporter}\n{'':>9}{error}"
         row = {"number": dead.number, "position": dead.position or None, "events": names}
         write_row(row | {"producer": dead.producer, "by": dead.reporter, "error": error}, text, as_json=as_json)
-    refused = sum(not dead.position for dead in found)
-    note(f"{len(found)} dead letters: {refused} of refused events, {len(found) - refused} of recorded ones.")
+    refused = sum(not dead.position for dead in letters)
+    note(f"{len(letters)} dead letters: {refused} of refused events, {len(letters) - refused} of recorded ones.")
 
 
-def _counted(names: Sequence[str]) -> str:
+def _counts_text(names: Sequence[str]) -> str:
     counts = Counter(names).items()
     return ", ".join(f"{count} {name}" if count > 1 else name for name, count in counts) or "unreadable"
 
@@ -276,8 +267,8 @@ numbers_argument = click.argument("numbers", metavar="NUMBER...", nargs=-1, requ
 @numbers_argument
 @timeout_option
 @json_option
-@placed
-def retry(place: Place, *, numbers: tuple[int, ...], timeout: float, as_json: bool) -> None:
+@run_options
+def retry(location: RunLocation, *, numbers: tuple[int, ...], timeout: float, as_json: bool) -> None:
     """Publish refused events again, then remove their dead letters.
 
     The events keep their ids: an event that was recorded since under its id is not recorded again. Nothing is published
@@ -285,13 +276,13 @@ def retry(place: Place, *, numbers: tuple[int, ...], timeout: float, as_json: bo
     twice: see `flyball journal repair`. If the run is not running, the events are recorded at once, and read at its
     next start.
     """
-    chosen, head = _chosen(place, numbers)
+    chosen, head = _select(location, numbers)
     retried = [(dead, _retriable(dead)) for dead in chosen]
 
     published = list[tuple[int, int, str]]()
 
     async def publish() -> None:
-        async with _writer(place, timeout) as writer:
+        async with _writer(location, timeout) as writer:
             for dead, envelopes in retried:
                 positions = await writer.publish_many(envelopes)
                 await writer.discard_dead_letter(dead.number)
@@ -309,39 +300,36 @@ def retry(place: Place, *, numbers: tuple[int, ...], timeout: float, as_json: bo
 @numbers_argument
 @timeout_option
 @json_option
-@placed
-def discard(place: Place, *, numbers: tuple[int, ...], timeout: float, as_json: bool) -> None:
+@run_options
+def discard(location: RunLocation, *, numbers: tuple[int, ...], timeout: float, as_json: bool) -> None:
     """Remove dead letters for good.
 
     `status` then no longer warns of an event that a daemon failed at, and the event can't be voided any more unless
     a daemon fails at it again.
     """
-    chosen, _ = _chosen(place, numbers)
+    chosen, _ = _select(location, numbers)
 
     async def remove() -> None:
-        async with _writer(place, timeout) as writer:
+        async with _writer(location, timeout) as writer:
             for dead in chosen:
                 await writer.discard_dead_letter(dead.number)
 
     asyncio.run(remove())
     for dead in chosen:
-        text = f"Discarded {dead.number}: {_counted(_event_names(dead))} from {dead.producer}"
+        text = f"Discarded {dead.number}: {_counts_text(_event_names(dead))} from {dead.producer}"
         write_row({"discarded": dead.number}, text, as_json=as_json)
 
 
-def _chosen(place: Place, numbers: Sequence[int]) -> tuple[list[DeadLetter], int]:
-    """Return the dead letters of these numbers, and the journal's end.
-
-    Raises ``UnknownDeadLetter``.
-    """
-    with open_journal(place) as reader:
-        found, head = {dead.number: dead for dead in reader.dead_letters()}, reader.head
-    if unknown := [number for number in numbers if number not in found]:
+def _select(location: RunLocation, numbers: Sequence[int]) -> tuple[list[DeadLetter], int]:
+    """Return the dead letters of these numbers, and the journal's end. Raises ``UnknownDeadLetter``."""
+    with open_journal(location) as reader:
+        letters, head = {dead.number: dead for dead in reader.dead_letters()}, reader.head
+    if unknown := [number for number in numbers if number not in letters]:
         raise UnknownDeadLetter(
             f"There is no dead letter {', '.join(map(str, unknown))}.",
             hint="To see the numbers: flyball journal dead-letters list",
         )
-    return [found[number] for number in dict.fromkeys(numbers)], head
+    return [letters[number] for number in dict.fromkeys(numbers)], head
 
 
 def _retriable(dead: DeadLetter) -> list[Envelope[Payload]]:
@@ -358,17 +346,14 @@ def _retriable(dead: DeadLetter) -> list[Envelope[Payload]]:
         envelopes = _events(dead)
     except FlyballError as error:
         raise NotRetriable(f"Dead letter {dead.number} can't be read: {error.message}", hint=hint) from error
-    if reserved := sorted({one.data.event_name for one in envelopes if one.type in NOT_RETRIED}):
+    if reserved := sorted({envelope.data.event_name for envelope in envelopes if envelope.type in NOT_RETRIED}):
         what = f"Dead letter {dead.number} holds {', '.join(reserved)}, which is not published by hand."
         raise NotRetriable(what, hint=hint)
     return envelopes
 
 
 class _StoppedRun:
-    """Writes the journal directly when the run is not running.
-
-    It takes the place of a ``ZmqBus``.
-    """
+    """Writes the journal directly when the run is not running. It takes the place of a ``ZmqBus``."""
 
     def __init__(self, journal: SqliteJournal, producer: str) -> None:
         self._journal, self._producer = journal, producer
@@ -382,16 +367,16 @@ class _StoppedRun:
 
 
 @asynccontextmanager
-async def _writer(place: Place, deadline_s: float) -> AsyncIterator[ZmqBus | _StoppedRun]:
+async def _writer(location: RunLocation, deadline_s: float) -> AsyncIterator[ZmqBus | _StoppedRun]:
     """Connect to the run's broker; without one, open the journal for writing.
 
     Raises:
         StorageInUse: the broker is just starting, or another command writes the journal.
     """
-    deployment = place.load().deployment
-    if is_listening(bus_endpoint(place.folder, deployment)):
-        async with connected(place, deadline_s) as bus:
+    deployment = location.load().deployment
+    if is_listening(bus_endpoint(location.folder, deployment)):
+        async with connected(location, deadline_s) as bus:
             yield bus
     else:
-        with closing(SqliteJournal(place.folder.journal)) as journal:
+        with closing(SqliteJournal(location.folder.journal)) as journal:
             yield _StoppedRun(journal, f"cli@{deployment.node}")

@@ -5,9 +5,9 @@ from typing import BinaryIO
 
 import click
 
-from app.api.runs import Place, open_journal
+from app.api.runs import RunLocation, open_journal
 from app.api.selection import before_since
-from app.cli.options import placed
+from app.cli.options import run_options
 from app.cli.output import note
 from app.core import FlyballError
 from app.journal import SqliteJournal
@@ -23,8 +23,8 @@ from daemons.supervisor import end_with_stdin
 @click.option("--keep", type=click.IntRange(1), metavar="EVENTS", help="Latest events that stay live.")
 @click.option("--before", metavar="WHEN", help="Archive what is older: a position, a while (30d, 12h) or a time.")
 @click.option("--supervised", is_flag=True, hidden=True, help="End when stdin does.")
-@placed
-def archive(place: Place, *, keep: int | None, before: str | None, supervised: bool) -> None:
+@run_options
+def archive(location: RunLocation, *, keep: int | None, before: str | None, supervised: bool) -> None:
     """Archive old records, and take a snapshot of the daemons' state.
 
     By default the latest deployment.journal.live_events events stay live. During a run the broker archives.
@@ -35,10 +35,10 @@ def archive(place: Place, *, keep: int | None, before: str | None, supervised: b
         raise click.UsageError("--keep and --before exclude each other.")
     if supervised:
         end_with_stdin()
-    with open_journal(place) as reader:
-        live = keep or place.load().deployment.journal.live_events
+    with open_journal(location) as reader:
+        live = keep or location.load().deployment.journal.live_events
         until = before_since(reader, before) if before else reader.head - live
-    path = place.folder.journal
+    path = location.folder.journal
     try:
         take_snapshots(path, say=lambda position: note(f"Took a snapshot at position {position}."))
     except FlyballError as error:  # archiving needs no snapshot
@@ -59,8 +59,8 @@ def archive(place: Place, *, keep: int | None, before: str | None, supervised: b
 @click.command()
 @click.option("--before", metavar="WHEN", required=True, help="A position, a while (90d) or a time (ISO 8601).")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@placed
-def delete(place: Place, *, before: str, yes: bool) -> None:
+@run_options
+def delete(location: RunLocation, *, before: str, yes: bool) -> None:
     """Delete archived events for good, in a stopped run.
 
     In a running one deployment.journal.delete_days does so. Whole segments are deleted, and only those that a snapshot
@@ -69,7 +69,7 @@ def delete(place: Place, *, before: str, yes: bool) -> None:
     and which can't read a snapshot because its program has changed, can't be rebuilt. Settings, voided events, models
     and games' rows stay.
     """
-    with open_journal(place) as reader:
+    with open_journal(location) as reader:
         upto = before_since(reader, before)
         doomed = [row for row in reader.archive.segments() if row.last <= upto and not row.deleted]
     if not doomed:
@@ -77,7 +77,7 @@ def delete(place: Place, *, before: str, yes: bool) -> None:
         return
     if not yes:
         click.confirm(f"Delete the events {doomed[0].first} to {doomed[-1].last} for good?", abort=True, err=True)
-    with closing(SqliteJournal(place.folder.journal)) as writer:
+    with closing(SqliteJournal(location.folder.journal)) as writer:
         gone = writer.forget(doomed[-1].recorded_us + 1)
     if not gone:
         note("Nothing was deleted: no snapshot covers these events. To take one: flyball journal archive")
@@ -87,15 +87,15 @@ def delete(place: Place, *, before: str, yes: bool) -> None:
 
 @click.command()
 @click.argument("file", type=click.File("wb", atomic=True))
-@placed
-def export(place: Place, file: BinaryIO) -> None:
+@run_options
+def export(location: RunLocation, file: BinaryIO) -> None:
     """Write all events into FILE (- for stdout), one CloudEvent a line.
 
     A line has the event, with its source, position (sequence) and time of recording (recordedtime). Dead letters are
     not exported. `flyball journal import` makes a journal of it again.
     """
     count = 0
-    with open_journal(place) as reader:
+    with open_journal(location) as reader:
         for count, line in enumerate(export_lines(reader), 1):  # noqa: B007 - counted
             file.write(line)
     note(f"Exported {count} events.")
@@ -103,12 +103,12 @@ def export(place: Place, file: BinaryIO) -> None:
 
 @click.command("import")
 @click.argument("file", type=click.File("rb"))
-@placed
-def import_command(place: Place, file: BinaryIO) -> None:
+@run_options
+def import_command(location: RunLocation, file: BinaryIO) -> None:
     """Make a new run folder's journal from FILE (- for stdin).
 
     All or nothing: a wrong line leaves no journal. Models and games' rows are not in FILE: copy the folder store.
     """
-    prepare(place.folder)
-    head = import_lines(place.folder.journal, file)
-    note(f"Imported {head} events into {place.folder.journal}.")
+    prepare(location.folder)
+    head = import_lines(location.folder.journal, file)
+    note(f"Imported {head} events into {location.folder.journal}.")

@@ -7,8 +7,8 @@ import click
 
 from app.api.league_import import read_league
 from app.api.leagues import leagues_in
-from app.api.runs import Place, check_config, check_played, open_run
-from app.cli.options import FILE, FOLDER, figure_option, json_option, placed
+from app.api.runs import RunLocation, check_config, check_played, open_run
+from app.cli.options import FILE, FOLDER, figure_option, json_option, run_options
 from app.cli.output import note, show, show_table, write_json
 from app.config import RunSettings
 from app.core import LEAST_P, FlyballError, writing
@@ -50,9 +50,9 @@ class NoLeague(FlyballError, code="unknown"):
 )
 @click.option("--workers", default=1, type=click.IntRange(1), help="Processes for --audit.")
 @json_option
-@placed
+@run_options
 def league(
-    place: Place,
+    location: RunLocation,
     config_key: str | None,
     *,
     figure: Path | None,
@@ -87,17 +87,17 @@ def league(
     if imported or registry or adapters:
         if figure or document or audited_games:
             raise click.UsageError("--import can't be combined with --plot, --export or --audit: use one of them.")
-        _import_league(place, imported, adapters, registry, config_key)
+        _import_league(location, imported, adapters, registry, config_key)
         return
-    chosen = _leagues(place, config_key)
+    chosen = _leagues(location, config_key)
     if config_key is None:
         if figure or document or audited_games:
             raise click.UsageError("Say of which configuration: flyball league CONFIG --plot FILE.")
     elif audited_games:
-        _audit(place, config_key, chosen[config_key], audited_games, workers, as_json=as_json)
+        _audit(location, config_key, chosen[config_key], audited_games, workers, as_json=as_json)
         return
     else:
-        _save(place, config_key, chosen[config_key], figure, document)
+        _save(location, config_key, chosen[config_key], figure, document)
     if as_json:
         write_json({key: view.json() for key, view in chosen.items()})
     else:
@@ -105,65 +105,62 @@ def league(
             _show(key, view)
 
 
-def _leagues(place: Place, config_key: str | None) -> dict[str, LeagueView]:
-    """Read the league of a configuration, or of all that have one.
-
-    Raises ``UnknownConfig`` or ``NoLeague``.
-    """
-    with open_run(place) as reader:
+def _leagues(location: RunLocation, config_key: str | None) -> dict[str, LeagueView]:
+    """Read the league of a configuration, or of all that have one. Raises ``UnknownConfig`` or ``NoLeague``."""
+    with open_run(location) as reader:
         check_config(reader, config_key)
         views = leagues_in(reader, note)
         if config_key is None:
             return views
         if config_key not in views:
-            check_played(reader, place, config_key)
+            check_played(reader, location, config_key)
             raise NoLeague(
-                f"{config_key} has no league in the run in {place.folder.path} yet.",
+                f"{config_key} has no league in the run in {location.folder.path} yet.",
                 hint="It begins when the first model has been evaluated, soon after flyball up: look again then.",
             )
     return {config_key: views[config_key]}
 
 
-def _save(place: Place, key: str, view: LeagueView, figure: Path | None, document: Path | None) -> None:
+def _save(location: RunLocation, key: str, view: LeagueView, figure: Path | None, document: Path | None) -> None:
     if figure:
         draw_league(view, key, figure)
     if document:
         with writing(document):
-            document.write_bytes(dump_league(view.league, place.folder.path.absolute().name, key))
+            document.write_bytes(dump_league(view.league, location.folder.path.absolute().name, key))
 
 
-def _audit(place: Place, key: str, view: LeagueView, games: int, workers: int, *, as_json: bool) -> None:
+def _audit(location: RunLocation, key: str, view: LeagueView, games: int, workers: int, *, as_json: bool) -> None:
     from app.cli.auditing import audit_json, audit_league, show_audit  # loads torch
 
-    with open_run(place) as reader:
+    with open_run(location) as reader:
         settings = last_settings(reader) or RunSettings()
-    found = audit_league(place, view, settings.config(key), settings.seed, games=games, workers=workers)
+    audit = audit_league(location, view, settings.config(key), settings.seed, games=games, workers=workers)
     if as_json:
-        write_json({key: audit_json(found, view, games)})
+        write_json({key: audit_json(audit, view, games)})
     else:
-        show_audit(key, found, view)
+        show_audit(key, audit, view)
 
 
 def _import_league(
-    place: Place, imported: Path | None, adapters: Path | None, registry: Path | None, config_key: str | None
+    location: RunLocation, imported: Path | None, adapters: Path | None, registry: Path | None, config_key: str | None
 ) -> None:
     if imported is None or registry is None or config_key is None:
         raise click.UsageError("Say all three: flyball league CONFIG --import FILE --registry FILE.")
-    found, about = read_league(imported, adapters, config_key, place)
-    if about.config_key not in (None, config_key):
+    league, metadata = read_league(imported, adapters, config_key, location)
+    if metadata.config_key not in (None, config_key):
         raise ForeignLeague(
-            f"{imported} is the league of {about.config_key}, not of {config_key}.",
+            f"{imported} is the league of {metadata.config_key}, not of {config_key}.",
             hint="Ratings of different games cannot be compared: name the configuration that it is about.",
         )
-    file = LeagueFile(registry, about.run_name, config_key, baselines=())
+    file = LeagueFile(registry, metadata.run_name, config_key, baselines=())
     before = set[str]()
 
-    def joined(known: League) -> League:
-        before.update(known.agents)
-        return known.merged(found)
+    def merge(registered: League) -> League:
+        before.update(registered.agents)
+        return registered.merged(league)
 
     with writing(registry):
-        after = file.update(joined)
+        after = file.update(merge)
     write_json({"agents": len(after.agents), "new": sorted(set(after.agents) - before), "registry": str(registry)})
 
 

@@ -69,7 +69,7 @@ def new(kind: str, name: str, *, folder: Path, as_json: bool) -> None:
     _check_name(kind, name, folder)
     example = EXAMPLES[kind]
     files = {
-        folder / made.format(name): _renamed(_text(made.format(example.module)), example, name)
+        folder / made.format(name): _rename(_text(made.format(example.module)), example, name)
         for made in ("{}.py", "{}.toml", "test_{}.py")
     }
     if there := [str(path) for path in files if path.exists()]:
@@ -113,12 +113,9 @@ def _text(file: str) -> str:
     return (shipped("examples", "tests/examples") / file).read_text(encoding="utf-8")
 
 
-def _renamed(text: str, example: Example, name: str) -> str:
-    """Return an example's text with new names.
-
-    Whole words, and parts between underscores, are replaced.
-    """
-    made = {"name": name, "class": "".join(part.capitalize() for part in name.split("_"))}
-    names = {example.module: name} | {old: form.format(**made) for old, form in example.names.items()}
+def _rename(text: str, example: Example, name: str) -> str:
+    """Return an example's text with new names. Whole words, and parts between underscores, are replaced."""
+    forms = {"name": name, "class": "".join(part.capitalize() for part in name.split("_"))}
+    names = {example.module: name} | {old: form.format(**forms) for old, form in example.names.items()}
     words = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-    return re.sub(rf"(?<![A-Za-z0-9])({words})(?![A-Za-z0-9])", lambda found: names[found[1]], text)
+    return re.sub(rf"(?<![A-Za-z0-9])({words})(?![A-Za-z0-9])", lambda match: names[match[1]], text)

@@ -32,21 +32,18 @@ def _set(ctx: click.Context, param: click.Parameter, value: Path | None) -> None
         ctx.find_root().obj[param.name] = value
 
 
-def placed(command: C) -> C:
-    """Add ``--run`` and ``--config-file`` to a command.
-
-    The command receives a ``Place`` as its first argument.
-    """
+def run_options(command: C) -> C:
+    """Add ``--run`` and ``--config-file`` to a command, whose first argument is their ``RunLocation``."""
 
     @click.option("--run", "run_dir", type=FOLDER, callback=_set, expose_value=False, help="Folder of the run.")
     @click.option("--config-file", type=FILE, callback=_set, expose_value=False, help="Settings file.")
     @click.pass_context
     @wraps(command)
-    def with_place(ctx: click.Context, /, *args: Any, **options: Any) -> Any:
+    def with_run_location(ctx: click.Context, /, *args: Any, **options: Any) -> Any:
         chosen = ctx.find_root().obj
         return command(locate_run(chosen["run_dir"], chosen["config_file"]), *args, **options)
 
-    return with_place  # type: ignore[return-value]  # click's decorators call it as they would the command
+    return with_run_location  # type: ignore[return-value]  # click's decorators call it as they would the command
 
 
 def pick(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -55,20 +52,14 @@ def pick(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def given_options(ctx: click.Context) -> dict[str, str]:
-    """Return the flags that the command line gives, by parameter name.
-
-    An argument's flag is its name.
-    """
+    """Return the flags that the command line gives, by parameter name. An argument's flag is its name."""
     flags = {str(param.name): param.opts[0] for param in ctx.command.params if param.expose_value}
-    given = (name for name in flags if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE)
-    return {name: flags[name] for name in given if ctx.params[name] != ()}  # click counts a missing PATTERN as given
+    names = (name for name in flags if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE)
+    return {name: flags[name] for name in names if ctx.params[name] != ()}  # click counts a missing PATTERN as given
 
 
 def figure_option(what: str) -> Callable[[Any], Any]:
-    """Return the option ``--plot``, which is passed as ``figure``.
-
-    Its value is a path with a known suffix in an existing folder.
-    """
+    """Return the option ``--plot``, passed as ``figure``: a path with a known suffix in an existing folder."""
     help_text = f"{what}: {', '.join(FIGURE_FORMATS)}."
     return click.option("--plot", "figure", type=FILE, callback=_check_figure, help=help_text)
 

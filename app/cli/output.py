@@ -26,10 +26,7 @@ PLAIN_WIDTH = 1000
 
 
 def stdout_console() -> Console:
-    """Return a console on stdout.
-
-    It is in colour on terminals, and plain and wide elsewhere.
-    """
+    """Return a console on stdout. It is in colour on terminals, and plain and wide elsewhere."""
     stream = sys.stdout
     width = None if stream.isatty() else PLAIN_WIDTH
     return Console(file=stream, width=width, highlight=False, no_color=bool(os.environ.get("NO_COLOR")))
@@ -56,10 +53,7 @@ def echo(text: str = "", *, nl: bool = True) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as one line of JSON.
-
-    Characters that stdout's encoding may lack are escaped.
-    """
+    """Return a value as one line of JSON. Characters that stdout's encoding may lack are escaped."""
     return json.dumps(value, ensure_ascii=not shows_all(sys.stdout), allow_nan=False)
 
 
@@ -89,10 +83,7 @@ def write_values(values: Mapping[str, Any], *, as_json: bool) -> None:
 def show_table(
     columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, left: Collection[str], title: str | None = None
 ) -> None:
-    """Write a table to stdout.
-
-    Columns that are not in ``left`` are right-justified.
-    """
+    """Write a table to stdout. Columns that are not in ``left`` are right-justified."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for name in columns:
         table.add_column(name, justify="left" if name in left else "right")

@@ -73,7 +73,7 @@ def commands_page() -> str:
     """Return the reference of all commands, in Markdown."""
     codes = "".join(f"| {code} | {meaning} |\n" for code, meaning in MEANINGS.items())
     root = click.Context(main, info_name="flyball", **main.context_settings)
-    sections = [_command(found, name, root) for name in COMMANDS if (found := main.get_command(root, name))]
+    sections = [_command(command, name, root) for name in COMMANDS if (command := main.get_command(root, name))]
     return f"{COMMANDS_HEADING}{codes}\n" + "\n".join(sections)
 
 
@@ -89,8 +89,8 @@ def _command(command: click.Command, name: str, parent: click.Context, level: in
         rows = (f"| `{cell(flags)}` | {cell(meaning)} |\n" for flags, meaning in records)
         parts.append(f"| option | meaning |\n|---|---|\n{''.join(rows)}")
     if isinstance(command, click.Group):
-        found = ((one, command.get_command(ctx, one)) for one in command.list_commands(ctx))
-        parts += [_command(sub, one, ctx, level + 1) for one, sub in found if sub]
+        subcommands = ((sub_name, command.get_command(ctx, sub_name)) for sub_name in command.list_commands(ctx))
+        parts += [_command(sub, sub_name, ctx, level + 1) for sub_name, sub in subcommands if sub]
     return "\n".join(parts)
 
 
@@ -130,31 +130,33 @@ def tables() -> Iterator[Table]:
     yield from _tables("controllers.NAME", ControllerSettings)
     # One environment variable holds the whole list, so that its keys have none.
     listed = _tables("deployment.notifications", NotificationSettings)
-    yield from (table._replace(settings=tuple(one._replace(variable="") for one in table.settings)) for table in listed)
+    yield from (
+        table._replace(settings=tuple(setting._replace(variable="") for setting in table.settings)) for table in listed
+    )
 
 
 def _tables(name: str, model: type[BaseModel], left_out: frozenset[str] | set[str] = frozenset()) -> Iterator[Table]:
     """Iterate over the table of a model and those within."""
     schema = model.model_json_schema()
-    settings, within = list[Setting](), list[tuple[str, type[BaseModel]]]()
+    settings, nested = list[Setting](), list[tuple[str, type[BaseModel]]]()
     for field, info in model.model_fields.items():
         key = f"{name}.{field}".removeprefix(".")
         if field in left_out:
             continue
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
-            within.append((key, info.annotation))
+            nested.append((key, info.annotation))
             continue
-        described = schema["properties"][field]
-        default = described.get("default")
+        property_schema = schema["properties"][field]
+        default = property_schema.get("default")
         shown = None if default is None else json.dumps(default, ensure_ascii=False)
-        meaning = described.get("description", "")
-        kind = kind_of(described, schema.get("$defs", {}))
+        meaning = property_schema.get("description", "")
+        kind = kind_of(property_schema, schema.get("$defs", {}))
         settings.append(Setting(field, kind, shown, info.is_required(), meaning, variable(key)))
     purpose = "" if model is FLYBALL_TOML else prose(cleandoc(model.__doc__ or ""))
     if name == MATCHMAKING_TABLE:
-        purpose += f"\n\nPresets, to be named instead of the table: {', '.join(f'`{one}`' for one in MATCHMAKING)}."
+        purpose += f"\n\nPresets, to be named instead of the table: {', '.join(f'`{key}`' for key in MATCHMAKING)}."
     yield Table(name, purpose, tuple(settings))
-    for key, inner in within:
+    for key, inner in nested:
         yield from _tables(key, inner)
 
 
@@ -163,21 +165,21 @@ def kind_of(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         return kind_of(definitions[schema["$ref"].rpartition("/")[2]], definitions)
     if "anyOf" in schema:
-        return " or ".join(kind_of(one, definitions) for one in schema["anyOf"] if one.get("type") != "null")
+        return " or ".join(kind_of(option, definitions) for option in schema["anyOf"] if option.get("type") != "null")
     if "enum" in schema or "const" in schema:
-        return ", ".join(f"`{json.dumps(one)}`" for one in schema.get("enum", [schema.get("const")]))
+        return ", ".join(f"`{json.dumps(option)}`" for option in schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
         items = schema.get("items") or schema["prefixItems"][0]
         count = f"{schema['minItems']} or more" if "minItems" in schema else ""
         count = str(len(schema["prefixItems"])) if "prefixItems" in schema else count
         return f"list{f' ({count})' if count else ''} of: {kind_of(items, definitions)}"
-    known = TYPES.get(schema.get("type", ""), "path" if schema.get("format") == "path" else "text")
+    kind = TYPES.get(schema.get("type", ""), "path" if schema.get("format") == "path" else "text")
     if schema.get("type") is None:
-        known = "any value"
+        kind = "any value"
     limits = [f"{sign} {_figure(schema[limit])}" for limit, sign in LIMITS.items() if limit in schema]
     if "pattern" in schema:
         limits.append(f"as `{schema['pattern']}`")
-    return ", ".join([known, *limits])
+    return ", ".join([kind, *limits])
 
 
 def _figure(value: float) -> str:
@@ -191,16 +193,16 @@ def settings_page() -> str:
         title = {"": "Above all tables", "deployment.notifications": f"[[{name}]]"}.get(name, f"[{name}]")
         text = f"\n## {title}\n" + (f"\n{purpose}\n" if purpose else "")
         if settings:
-            rows = (_row(one) for one in settings)
+            rows = (_row(setting) for setting in settings)
             text += f"\n| key | value | default | meaning | variable |\n|---|---|---|---|---|\n{''.join(rows)}"
         parts.append(text)
     return "".join(parts)
 
 
-def _row(one: Setting) -> str:
-    default = "needed" if one.needed else "unset" if one.default is None else f"`{one.default}`"
-    variable = f"`{one.variable}`" if one.variable else ""
-    return f"| `{one.key}` | {cell(one.kind)} | {cell(default)} | {cell(one.meaning)} | {variable} |\n"
+def _row(setting: Setting) -> str:
+    default = "needed" if setting.needed else "unset" if setting.default is None else f"`{setting.default}`"
+    variable = f"`{setting.variable}`" if setting.variable else ""
+    return f"| `{setting.key}` | {cell(setting.kind)} | {cell(default)} | {cell(setting.meaning)} | {variable} |\n"
 
 
 PAGES: Mapping[str, Callable[[], str]] = {"cli.md": commands_page, "settings.md": settings_page}
@@ -208,10 +210,7 @@ PAGES: Mapping[str, Callable[[], str]] = {"cli.md": commands_page, "settings.md"
 
 
 def run(arguments: Sequence[str], folder: Path = FOLDER) -> int:
-    """Check or write the pages in a folder; return the exit code.
-
-    1 if a page is out of date, 2 for wrong arguments.
-    """
+    """Check or write the pages in a folder; return the exit code. 1 if a page is out of date, 2 for wrong arguments."""
     if list(arguments) not in (["check"], ["write"]):
         sys.stderr.write("usage: python -m app.cli.references check|write\n")
         return 2

@@ -14,7 +14,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from app.api.runs import Place, check_config, connected, open_run
+from app.api.runs import RunLocation, check_config, connected, open_run
 from app.api.selection import Selection, select
 from app.bus import BROKER_ONLY
 from app.cli.options import (
@@ -24,7 +24,7 @@ from app.cli.options import (
     given_options,
     json_option,
     pick,
-    placed,
+    run_options,
     timeout_option,
 )
 from app.cli.output import complain, echo, note, show, write_event, write_json, write_row
@@ -51,10 +51,7 @@ FITTING = {
 """The options that each mode accepts."""
 
 CHOOSING = frozenset({"patterns", "config_key", "first", "last"})
-"""Options of which publishing again needs one.
-
-Otherwise an operator could publish the whole journal by mistake.
-"""
+"""Options of which publishing again needs one. Otherwise an operator could publish the whole journal by mistake."""
 
 EVERY_CONFIG = "all configurations"
 SIGNS: dict[Change, str] = {"missing": "-", "added": "+", "replaced": ">", "changed": "~"}
@@ -79,9 +76,9 @@ Counts = Counter[tuple[str, Change, str]]
 @click.option("--yes", is_flag=True, help="Publish; otherwise show what would be published.")
 @timeout_option
 @json_option
-@placed
+@run_options
 @click.pass_context
-def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
+def replay(ctx: click.Context, /, location: RunLocation, **options: Any) -> None:
     """Replay recorded events, in one of three ways.
 
     \b
@@ -101,7 +98,7 @@ def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
         model current. RUN_CONFIGURED is skipped: only the broker publishes it.
     """
     mode = _mode(ctx)
-    with open_run(place) as reader:
+    with open_run(location) as reader:
         check_config(reader, options["config_key"])
         end = _checked_end(reader.head, options["first"], options["last"])
         if mode == "check":
@@ -111,28 +108,25 @@ def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
         if mode == "what_if":
             show_what_if(reader, selection, end=end, **pick(options, "assignments", "first", "as_json"))
         else:
-            _again(place, reader, selection, end, options)
+            _publish_or_show(location, reader, selection, end, options)
 
 
 def _mode(ctx: click.Context) -> str:
     """Return the mode, and refuse options that do not belong to it."""
-    given = given_options(ctx)
+    flags = given_options(ctx)
     mode = next((name for name in ("check", "what_if") if ctx.params[name]), "publish")
-    if unfit := [flag for name, flag in given.items() if name not in FITTING[mode]]:
+    if unfit := [flag for name, flag in flags.items() if name not in FITTING[mode]]:
         what = "publishing again" if mode == "publish" else f"--{mode.replace('_', '-')}"
         raise click.UsageError(f"{', '.join(unfit)} cannot be used with {what}.")
     if ctx.params["yes"] and not ctx.params["reason"]:
         raise click.UsageError("Say why: --reason is needed with --yes.")
-    if mode == "publish" and CHOOSING.isdisjoint(given):
+    if mode == "publish" and CHOOSING.isdisjoint(flags):
         raise click.UsageError("Say what to do: --check, --what-if, or by PATTERN which events to publish again.")
     return mode
 
 
 def _checked_end(head: int, first: int, last: int | None) -> int:
-    """Return the last position of a span.
-
-    Raises ``UsageError`` for an empty span.
-    """
+    """Return the last position of a span. Raises ``UsageError`` for an empty span."""
     if last is not None and last < first:
         raise click.UsageError(f"--from {first} lies after --to {last}: there is nothing between them.")
     if first > max(1, head):
@@ -140,13 +134,15 @@ def _checked_end(head: int, first: int, last: int | None) -> int:
     return head if last is None else min(last, head)
 
 
-def _again(place: Place, reader: JournalReader, selection: Selection, end: int, options: dict[str, Any]) -> None:
+def _publish_or_show(
+    location: RunLocation, reader: JournalReader, selection: Selection, end: int, options: dict[str, Any]
+) -> None:
     """Publish the chosen events again with ``--yes``; otherwise show them."""
-    found = selection.read(reader, after=options["first"] - 1, on_dead=complain)
-    upto = takewhile(lambda event: event.sequence <= end, found)
-    chosen = (event for event in upto if event.data.event_type not in BROKER_ONLY)
+    events = selection.read(reader, after=options["first"] - 1, on_dead=complain)
+    until_end = takewhile(lambda event: event.sequence <= end, events)
+    chosen = (event for event in until_end if event.data.event_type not in BROKER_ONLY)
     if options["yes"]:
-        asyncio.run(_publish(place, chosen, options["timeout"], **pick(options, "reason", "speed", "as_json")))
+        asyncio.run(_publish(location, chosen, options["timeout"], **pick(options, "reason", "speed", "as_json")))
         return
     counts: Counter[str] = Counter()
     for event in chosen:
@@ -157,14 +153,17 @@ def _again(place: Place, reader: JournalReader, selection: Selection, end: int, 
 
 
 async def _publish(
-    place: Place, events: Iterator[Event[Any]], deadline_s: float, *, reason: str, speed: float | None, as_json: bool
+    location: RunLocation,
+    events: Iterator[Event[Any]],
+    deadline_s: float,
+    *,
+    reason: str,
+    speed: float | None,
+    as_json: bool,
 ) -> None:
-    """Publish each event's data as a new event caused by the original.
-
-    The same reason gives the same id.
-    """
+    """Publish each event's data as a new event caused by the original. The same reason gives the same id."""
     before: int | None = None
-    async with connected(place, deadline_s) as bus:
+    async with connected(location, deadline_s) as bus:
         for event in events:
             if speed is not None and before is not None:
                 await asyncio.sleep((event.recorded_us - before) / SECOND_US / speed)
@@ -187,17 +186,17 @@ def check_journal(
         began = perf_counter()
         report = replay_journal(reader, first=first, last=end, checkpoints=checkpoints, every=every)
         seconds = perf_counter() - began
-    found: NonDeterministicReplay | None = None
+    first_difference: NonDeterministicReplay | None = None
     try:
         verify(lambda: history(reader, on_dead=lambda _: None), report)
     except NonDeterministicReplay as difference:
-        found = difference
+        first_difference = difference
     if as_json:
-        write_json(_report_json(report, report.position - after, seconds, found))
+        write_json(_report_json(report, report.position - after, seconds, first_difference))
     else:
-        _print_report(report, report.position - after, seconds, found)
-    if found:
-        raise found
+        _print_report(report, report.position - after, seconds, first_difference)
+    if first_difference:
+        raise first_difference
 
 
 @contextmanager
@@ -214,7 +213,7 @@ def _store(path: Path | None) -> Iterator[StateStore | None]:
         yield store
 
 
-def _print_report(report: Report, events: int, seconds: float, found: NonDeterministicReplay | None) -> None:
+def _print_report(report: Report, events: int, seconds: float, first_difference: NonDeterministicReplay | None) -> None:
     for name, count in report.matched.items():
         echo(f"{name:<28} {count:>9,}")
     rows = {
@@ -230,8 +229,8 @@ def _print_report(report: Report, events: int, seconds: float, found: NonDetermi
         echo(f"{name:<28} {value:>9}")
     if report.voided:
         note(f"Left out, because an operator voided them: {', '.join(map(str, report.voided))}.")
-    for one in report.unfolded[:MOST_UNFOLDED]:
-        note(f"Not folded: {one.position}, by {one.by}: {one.error}")
+    for failed in report.unfolded[:MOST_UNFOLDED]:
+        note(f"Not folded: {failed.position}, by {failed.by}: {failed.error}")
     if len(report.unfolded) > MOST_UNFOLDED:
         note(f"Not folded: {len(report.unfolded) - MOST_UNFOLDED} more.")
     for change in report.handovers:
@@ -239,8 +238,8 @@ def _print_report(report: Report, events: int, seconds: float, found: NonDetermi
             f"{change.daemon}: decisions before position {change.position:,} were made by another version; "
             f"{change.version} would have decided {change.differing:,} of them otherwise"
         )
-    if found:
-        _print_story(found.story)
+    if first_difference:
+        _print_story(first_difference.story)
     else:
         note("The journal replays: every conclusion follows from what was recorded before it.")
 
@@ -255,7 +254,9 @@ def _print_story(story: Story) -> None:
         echo(f"  {field.path}: recorded {field.recorded}, recomputed {field.recomputed}")
 
 
-def _report_json(report: Report, events: int, seconds: float, found: NonDeterministicReplay | None) -> dict[str, Any]:
+def _report_json(
+    report: Report, events: int, seconds: float, first_difference: NonDeterministicReplay | None
+) -> dict[str, Any]:
     return {
         "position": report.position,
         "events": events,
@@ -265,11 +266,11 @@ def _report_json(report: Report, events: int, seconds: float, found: NonDetermin
         "differing": report.differing,
         "by_operators": report.foreign,
         "in_flight": len(report.in_flight),
-        "unfolded": [one._asdict() for one in report.unfolded],
+        "unfolded": [item._asdict() for item in report.unfolded],
         "voided": list(report.voided),
-        "handovers": [one.model_dump(mode="json") for one in report.handovers],
+        "handovers": [item.model_dump(mode="json") for item in report.handovers],
         "state_hash": report.state_hash,
-        "first_difference": _story_json(found.story) if found else None,
+        "first_difference": _story_json(first_difference.story) if first_difference else None,
     }
 
 
@@ -298,28 +299,25 @@ def show_what_if(
         raise click.UsageError("Say what would be different: --set KEY=VALUE.")
     counts: Counts = Counter()
     shown, firsts = list[Divergence](), dict[str, Divergence]()
-    for one in read_divergences(reader, parse(assignments), first=first, last=end, on_dead=complain):
-        about = one.envelope.subject or ""
-        if selection.config_key not in (None, about):
+    for divergence in read_divergences(reader, parse(assignments), first=first, last=end, on_dead=complain):
+        config_key = divergence.envelope.subject or ""
+        if selection.config_key not in (None, config_key):
             continue
-        counts[about, one.kind, divergence_name(one)] += 1
-        firsts.setdefault(about, one)
-        payloads = {type(envelope.data) for envelope in one.envelopes}
+        counts[config_key, divergence.kind, divergence_name(divergence)] += 1
+        firsts.setdefault(config_key, divergence)
+        payloads = {type(envelope.data) for envelope in divergence.envelopes}
         if payloads - WORK if selection.types is None else payloads & selection.types:
-            shown.append(one)
-    shown.sort(key=lambda one: (one.envelope.subject or "", one.position))
+            shown.append(divergence)
+    shown.sort(key=lambda divergence: (divergence.envelope.subject or "", divergence.position))
     if as_json:
         write_json(_divergences_json(shown, counts))
     else:
-        _sum_up(firsts, counts)
+        _print_summary(firsts, counts)
         _print_divergences(shown)
 
 
-def _sum_up(firsts: Mapping[str, Divergence], counts: Counts) -> None:
-    """Print counts by kind of change, then by configuration.
-
-    Configurations are in order of their first difference.
-    """
+def _print_summary(firsts: Mapping[str, Divergence], counts: Counts) -> None:
+    """Print counts by kind of change, then by configuration. Configurations are in order of their first difference."""
     if not firsts:
         note("Nothing differs.")
         return
@@ -327,55 +325,52 @@ def _sum_up(firsts: Mapping[str, Divergence], counts: Counts) -> None:
     echo(f"Open loop: facts stay as recorded, so what lies further past a first difference tells less{one_only}.")
     for kind, names in _by_kind(counts).items():
         echo(f"{SIGNS[kind]} {kind:<8} {', '.join(f'{count:,} {name}' for name, count in names)}")
-    for about, first in firsts.items():
+    for config_key, first in firsts.items():
         begins = f"first at {first.position}, {show_time(first.time)}, by {first.by}"
-        changes = [f"{count} {name} {kind}" for (one, kind, name), count in sorted(counts.items()) if one == about]
-        echo(f"{about or EVERY_CONFIG}: {begins}; {', '.join(changes)}")
+        changes = [f"{count} {name} {kind}" for (key, kind, name), count in sorted(counts.items()) if key == config_key]
+        echo(f"{config_key or EVERY_CONFIG}: {begins}; {', '.join(changes)}")
     echo()
 
 
 def _by_kind(counts: Counts) -> dict[Change, list[tuple[str, int]]]:
-    """Return (name, count) pairs by kind of change.
-
-    The most frequent names come first, those of ``WORK`` last.
-    """
+    """Return (name, count) pairs by kind of change. The most frequent names come first, those of ``WORK`` last."""
     work = {payload.event_name for payload in WORK}
     totals: dict[Change, Counter[str]] = {kind: Counter() for kind in SIGNS}
     for (_, kind, name), count in sorted(counts.items()):
         totals[kind][name] += count
     return {
-        kind: sorted(names.items(), key=lambda one: (one[0] in work, -one[1]))
+        kind: sorted(names.items(), key=lambda item: (item[0] in work, -item[1]))
         for kind, names in totals.items()
         if names
     }
 
 
 def _print_divergences(shown: Sequence[Divergence]) -> None:
-    for about, found in groupby(shown, key=lambda one: one.envelope.subject):
-        echo(about or EVERY_CONFIG)
-        for one in found:
-            where = f"{SIGNS[one.kind]} {one.position:>8}  {show_time(one.time)}"
-            echo(f"  {where}  {divergence_name(one)}  {divergence_text(one)}")
+    for config_key, divergences in groupby(shown, key=lambda divergence: divergence.envelope.subject):
+        echo(config_key or EVERY_CONFIG)
+        for divergence in divergences:
+            where = f"{SIGNS[divergence.kind]} {divergence.position:>8}  {show_time(divergence.time)}"
+            echo(f"  {where}  {divergence_name(divergence)}  {divergence_text(divergence)}")
 
 
 def _divergences_json(shown: Sequence[Divergence], counts: Counts) -> dict[str, Any]:
     return {
         "summary": {kind: dict(names) for kind, names in _by_kind(counts).items()},
         "counts": [
-            {"config_key": about or None, "name": name, "kind": kind, "count": count}
-            for (about, kind, name), count in sorted(counts.items())
+            {"config_key": config_key or None, "name": name, "kind": kind, "count": count}
+            for (config_key, kind, name), count in sorted(counts.items())
         ],
         "differences": [
             {
-                "kind": one.kind,
-                "config_key": one.envelope.subject,
-                "name": divergence_name(one),
-                "position": one.position,
-                "time": one.time.isoformat(),
-                "by": one.by,
-                "before": one.before and one.before.data.model_dump(mode="json"),
-                "after": one.after and one.after.data.model_dump(mode="json"),
+                "kind": divergence.kind,
+                "config_key": divergence.envelope.subject,
+                "name": divergence_name(divergence),
+                "position": divergence.position,
+                "time": divergence.time.isoformat(),
+                "by": divergence.by,
+                "before": divergence.before and divergence.before.data.model_dump(mode="json"),
+                "after": divergence.after and divergence.after.data.model_dump(mode="json"),
             }
-            for one in shown
+            for divergence in shown
         ],
     }

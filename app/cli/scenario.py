@@ -8,10 +8,10 @@ from typing import Any
 import click
 from rich.text import Text
 
-from app.api.runs import Place, connected
+from app.api.runs import RunLocation, connected
 from app.api.scenarios import plan_scenario
 from app.bus import Bus, Subscription
-from app.cli.options import json_option, placed
+from app.cli.options import json_option, run_options
 from app.cli.output import note, show, write_json
 from app.core import FlyballError, derive_id
 from app.events import Event, Payload, Scope, follow, originate
@@ -34,7 +34,7 @@ class NeverCame(FlyballError, code="unavailable"):
         super().__init__(f"{what} did not come within {seconds:g} s.", hint=awaited.doubt)
 
 
-@click.command(epilog="  ".join(f"{name}: {one.purpose}." for name, one in SCENARIOS.items()))
+@click.command(epilog="  ".join(f"{name}: {entry.purpose}." for name, entry in SCENARIOS.items()))
 @click.argument("name", type=click.Choice(list(SCENARIOS)), metavar=f"{{{'|'.join(SCENARIOS)}}}")
 @click.argument("config_key", metavar="[CONFIG]", required=False)
 @click.option(
@@ -45,8 +45,8 @@ class NeverCame(FlyballError, code="unavailable"):
     help="Seconds until the loop must have recovered; 0 makes the trouble and leaves.",
 )
 @json_option
-@placed
-def scenario(place: Place, name: str, config_key: str | None, *, seconds: float, as_json: bool) -> None:
+@run_options
+def scenario(location: RunLocation, name: str, config_key: str | None, *, seconds: float, as_json: bool) -> None:
     """Cause a trouble in a running loop, and follow the recovery.
 
     The command follows how the trouble is detected, decided upon and recovered from. The trouble gets in as an
@@ -54,39 +54,39 @@ def scenario(place: Place, name: str, config_key: str | None, *, seconds: float,
     configuration that has what the trouble needs is chosen; dead-node takes none. Each step is printed as it is seen,
     then the commands that show how one led to another.
     """
-    plan = _plan(place, name, config_key, seconds)
-    reporter = Reporter(place, plan, as_json=as_json)
+    plan = _plan(location, name, config_key, seconds)
+    reporter = Reporter(location, plan, as_json=as_json)
     try:
-        asyncio.run(_play(place, plan, reporter, seconds))
+        asyncio.run(_play(location, plan, reporter, seconds))
     finally:
         reporter.close()
 
 
-def _plan(place: Place, name: str, config_key: str | None, seconds: float) -> Plan:
+def _plan(location: RunLocation, name: str, config_key: str | None, seconds: float) -> Plan:
     chosen = SCENARIOS[name]
     if config_key is not None and not chosen.takes_config:
         raise click.UsageError(f"{name} strikes whichever configuration comes next: leave CONFIG out.")
-    plan = plan_scenario(place, name, config_key)
+    plan = plan_scenario(location, name, config_key)
     if 0 < seconds < plan.least_seconds:
         raise Pointless(
             f"{name} cannot be over within {seconds:g} s: with the settings of this run it takes at least "
             f"{show_age(plan.least_seconds)}.",
             hint=f"Use --wait {2 * plan.least_seconds:g}, or make it and leave with --wait 0. To see it sooner, "
-            f"put these lines into {place.folder.settings} and start the loop again:\n{plan.shorten}",
+            f"put these lines into {location.folder.settings} and start the loop again:\n{plan.shorten}",
         )
     return plan
 
 
-async def _play(place: Place, plan: Plan, reporter: "Reporter", seconds: float) -> None:
-    async with connected(place, DEADLINE_S) as bus:
-        await Player(bus, plan, reporter, place.load().deployment.heartbeat_seconds).play(seconds)
+async def _play(location: RunLocation, plan: Plan, reporter: "Reporter", seconds: float) -> None:
+    async with connected(location, DEADLINE_S) as bus:
+        await Player(bus, plan, reporter, location.load().deployment.heartbeat_seconds).play(seconds)
 
 
 class Reporter:
     """Writes a scenario's progress to stdout."""
 
-    def __init__(self, place: Place, plan: Plan, *, as_json: bool) -> None:
-        self._place, self._plan, self._as_json = place, plan, as_json
+    def __init__(self, location: RunLocation, plan: Plan, *, as_json: bool) -> None:
+        self._location, self._plan, self._as_json = location, plan, as_json
         self._over, self._wrong = True, False
 
     def began(self, trouble: Event[Any]) -> None:
@@ -104,16 +104,13 @@ class Reporter:
         note(f"put right: {remedy.event_name} {summarise(remedy)}")
 
     def ended(self, traces: Mapping[str, str], *, well: bool) -> None:
-        """Report the end of the scenario.
-
-        ``traces`` maps the ids whose traces show the steps to the steps' names.
-        """
+        """Report the end of the scenario. ``traces`` maps the ids whose traces show the steps to the steps' names."""
         self._over, self._wrong = well, self._wrong and not well
         if self._as_json:
             write_json({"stage": "ended" if well else "left", "traces": list(traces)})
             return
-        for one, shown in traces.items():
-            show(Text(self._place.command("trace", one[:ID_DIGITS])).append(f"  # {shown}", "dim"))
+        for event_id, steps in traces.items():
+            show(Text(self._location.command("trace", event_id[:ID_DIGITS])).append(f"  # {steps}", "dim"))
 
     def close(self) -> None:
         """Report what remains of an unfinished scenario, and how to remedy it."""
@@ -121,7 +118,7 @@ class Reporter:
             note(self._plan.remains)
         if self._wrong and (remedy := self._plan.remedy):
             about = ("--config-key", self._plan.key) if self._plan.key else ()
-            command = self._place.command("emit", remedy.event_name, remedy.model_dump_json(), *about)
+            command = self._location.command("emit", remedy.event_name, remedy.model_dump_json(), *about)
             note(f"To put it right by hand: {command}")
 
     def _write(self, stage: str, event: Event[Any], seconds: float, *, follows: bool) -> None:
@@ -134,20 +131,14 @@ class Reporter:
 
 
 class Player:
-    """Plays one scenario on the bus of a running loop.
-
-    ``pulse_s`` is the period of the plan's pulses, in seconds.
-    """
+    """Plays one scenario on the bus of a running loop. ``pulse_s`` is the period of the plan's pulses, in seconds."""
 
     def __init__(self, bus: Bus, plan: Plan, reporter: Reporter, pulse_s: float) -> None:
         self._bus, self._plan, self._reporter, self._pulse_s = bus, plan, reporter, pulse_s
         self._clock, self._boot, self._published = SystemClock(), boot_id(), 0
 
     async def play(self, seconds: float) -> None:
-        """Cause the trouble, then follow the run for at most ``seconds``.
-
-        Raises ``NeverCame``.
-        """
+        """Cause the trouble, then follow the run for at most ``seconds``. Raises ``NeverCame``."""
         position = await self._publish(self._plan.trouble)
         async with self._bus.subscribe(after=position - 1) as subscription:
             events: Sequence[Event[Any]] = ()

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from app.api.runs import Place
-from app.api.simulation import ordered, plan_cluster, simulate_arms, with_processes
-from app.cli.options import FILE, figure_option, given_options, json_option, placed, set_option
+from app.api.runs import RunLocation
+from app.api.simulation import ordered_keys, plan_cluster, simulate_arms, with_processes
+from app.cli.options import FILE, figure_option, given_options, json_option, run_options, set_option
 from app.cli.output import interval_text, note, show, show_table, write_json
 from app.config import PROFILES, nest
 from app.config.loading import parse
@@ -111,11 +111,11 @@ def processes_option(flag: str, machines: str) -> Callable[[Any], Any]:
 @figure_option("Draw a figure")
 @click.option("--jobs", default=1, type=click.IntRange(1), help="Runs at once.")
 @json_option
-@placed
+@run_options
 @click.pass_context
 def simulate(
     ctx: click.Context,
-    place: Place,
+    location: RunLocation,
     *,
     nodes: int,
     on_head: dict[str, int],
@@ -143,21 +143,21 @@ def simulate(
     With --plan, the command shows the bottleneck instead, and finds the fewest processes of each kind with which no job
     waits long.
     """
-    given = given_options(ctx)
-    if wrong := [given[name] for name in (COMPARING if plan else PLANNING) if name in given]:
+    flags = given_options(ctx)
+    if wrong := [flags[name] for name in (COMPARING if plan else PLANNING) if name in flags]:
         raise click.UsageError(f"{wrong[0]} {'does not go with' if plan else 'needs'} --plan.")
     if plan:
         preset = planned(nodes) | ({} if configs is None else {"configs": list(_keys(configs))})
     else:
         preset = simulated(nodes, _keys("all" if configs is None else configs))
-    loaded = place.load(nest(preset | parse(assignments)))
+    loaded = location.load(nest(preset | parse(assignments)))
     plant = with_processes(load_plant(plant_file, loaded.games), on_head, on_nodes)
     if plan:
-        found = plan_cluster(loaded, plant, seed=first_seed, hours=hours, most_wait=most_wait, say=note)
+        cluster_plan = plan_cluster(loaded, plant, seed=first_seed, hours=hours, most_wait=most_wait, say=note)
         if as_json:
-            write_json(found.model_dump(mode="json"))
+            write_json(cluster_plan.model_dump(mode="json"))
         else:
-            show_plan(found)
+            show_plan(cluster_plan)
         return
     numbers = range(first_seed, first_seed + seeds)
     result = simulate_arms(loaded, numbers, days=days, plant=plant, jobs=jobs, ablate=ablate, say=note)
@@ -173,18 +173,18 @@ def simulate(
 def _keys(configs: str) -> tuple[ConfigKey, ...]:
     if configs == "all":
         return PROFILES["full"]
-    return ordered([key.strip() for key in configs.split(",") if key.strip()])
+    return ordered_keys([key.strip() for key in configs.split(",") if key.strip()])
 
 
 LOAD_COLUMNS: Mapping[str, Callable[[KindLoad], str]] = {
-    "kind": lambda one: one.kind,
-    "processes": lambda one: f"{one.processes}",
-    "busy": lambda one: f"{one.busy:.0%}",
-    "an hour": lambda one: f"{one.jobs_per_hour:,.1f}",
-    "seconds": lambda one: _figure(one.seconds, ",.1f"),
-    "wait": lambda one: f"{one.wait_seconds:,.1f}",
-    "95%": lambda one: f"{one.wait_95_seconds:,.1f}",
-    "queue": lambda one: f"{one.growth:+z.1f}",
+    "kind": lambda load: load.kind,
+    "processes": lambda load: f"{load.processes}",
+    "busy": lambda load: f"{load.busy:.0%}",
+    "an hour": lambda load: f"{load.jobs_per_hour:,.1f}",
+    "seconds": lambda load: _figure(load.seconds, ",.1f"),
+    "wait": lambda load: f"{load.wait_seconds:,.1f}",
+    "95%": lambda load: f"{load.wait_95_seconds:,.1f}",
+    "queue": lambda load: f"{load.growth:+z.1f}",
 }
 """Functions that render the cells of a kind's row, by column."""
 
@@ -198,7 +198,7 @@ def show_plan(plan: ClusterPlan) -> None:
 
 def show_sizing(title: str, size: Sizing) -> None:
     """Write a cluster's load, bottleneck and number of useful nodes."""
-    rows = [[cell(one) for cell in LOAD_COLUMNS.values()] for one in size.load.kinds]
+    rows = [[cell(load) for cell in LOAD_COLUMNS.values()] for load in size.load.kinds]
     show_table(list(LOAD_COLUMNS), rows, left={"kind"}, title=title)
     bottleneck = "none; configurations wait for their own loops"
     show(

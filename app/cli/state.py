@@ -1,7 +1,4 @@
-"""``flyball state``: a configuration's FeedbackState.
-
-Each value is shown with the event that set it.
-"""
+"""``flyball state``: a configuration's FeedbackState. Each value is shown with the event that set it."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,8 +7,8 @@ from typing import Any
 import click
 from rich.text import Text
 
-from app.api.runs import Place, check_config, check_played, open_run
-from app.cli.options import json_option, placed
+from app.api.runs import RunLocation, check_config, check_played, open_run
+from app.cli.options import json_option, run_options
 from app.cli.output import complain, show, show_table, write_json
 from app.core import ConfigKey, FlyballError
 from app.events import Event, Payload, Row
@@ -20,10 +17,7 @@ from app.status.summary import event_text, short
 from app.status.values import brief, shown, value_text
 
 COLUMNS = ("field", "value", "set by", "event", "at")
-"""Columns of a table of fields.
-
-The event's name, id and time are empty for initial values.
-"""
+"""Columns of a table of fields. The event's name, id and time are empty for initial values."""
 
 
 class UnknownField(FlyballError, code="unknown"):
@@ -34,54 +28,56 @@ class UnknownField(FlyballError, code="unknown"):
 @click.argument("config_key", metavar="CONFIG")
 @click.argument("field", required=False)
 @json_option
-@placed
-def state(place: Place, config_key: str, field: str | None, *, as_json: bool) -> None:
+@run_options
+def state(location: RunLocation, config_key: str, field: str | None, *, as_json: bool) -> None:
     """Show the FeedbackState of CONFIG, or one FIELD of it.
 
     Each value is shown with the event that set it. `flyball trace ID` shows what led to that event.
     """
-    with open_run(place) as reader:
+    with open_run(location) as reader:
         check_config(reader, config_key)
-        check_played(reader, place, config_key)
+        check_played(reader, location, config_key)
         if field is not None and field not in FIELDS:
             raise UnknownField(f"FeedbackState has no field {field!r}.", hint=f"It has: {', '.join(FIELDS)}.")
         fields = state_fields(reader, ConfigKey(config_key), complain)
     if field is not None:
         fields = {field: fields[field]}
     if as_json:
-        write_json({name: _written(one) for name, one in fields.items()})
+        write_json({name: _field_json(value) for name, value in fields.items()})
     elif field is not None:
-        _show_field(place, field, fields[field])
+        _show_field(location, field, fields[field])
     else:
         show_table(COLUMNS, field_rows(fields), left=COLUMNS)
 
 
 def field_rows(fields: Mapping[str, Field]) -> list[tuple[str, str, str, str, str]]:
     """Return the rows of a table of fields; see ``COLUMNS``."""
-    return [(name, shown(name, brief(one.value), one), *_set_by(one.event)) for name, one in fields.items()]
+    return [(name, shown(name, brief(field.value), field), *_set_by(field.event)) for name, field in fields.items()]
 
 
-def _show_field(place: Place, name: str, field: Field) -> None:
+def _show_field(location: RunLocation, name: str, field: Field) -> None:
     parts = field.value if isinstance(field.value, tuple) and field.value else (field.value,)
     for part in parts:
         show(Text(f"{name}  {shown(name, part, field)}"))
     if field.event is None:
         show(Text("No event has set it yet."))
     else:
-        show(Text("set by ").append_text(event_text(field.event)), Text(place.command("trace", short(field.event.id))))
+        show(
+            Text("set by ").append_text(event_text(field.event)), Text(location.command("trace", short(field.event.id)))
+        )
 
 
 def _set_by(event: Event[Any] | None) -> tuple[str, str, str]:
     return ("", "", "") if event is None else (event.data.event_name, short(event.id), value_text(event.recordedtime))
 
 
-def _written(field: Field) -> dict[str, Any]:
+def _field_json(field: Field) -> dict[str, Any]:
     notes = {"fixed": field.fixed, "owner": field.owner}
-    known = {name: note for name, note in notes.items() if note is not None}
-    return {"value": _json(field.value), "event": _origin(field.event), **known}
+    set_notes = {name: note for name, note in notes.items() if note is not None}
+    return {"value": _value_json(field.value), "event": _event_json(field.event), **set_notes}
 
 
-def _origin(event: Event[Any] | None) -> dict[str, Any] | None:
+def _event_json(event: Event[Any] | None) -> dict[str, Any] | None:
     if event is None:
         return None
     return {
@@ -92,10 +88,10 @@ def _origin(event: Event[Any] | None) -> dict[str, Any] | None:
     }
 
 
-def _json(value: Any) -> Any:
+def _value_json(value: Any) -> Any:
     match value:
         case tuple():
-            return [_json(one) for one in value]
+            return [_value_json(part) for part in value]
         case Row():
             return value.to_builtins()
         case Payload():

@@ -5,8 +5,8 @@ from collections import Counter
 import click
 from rich.text import Text
 
-from app.api.runs import NotRunning, Place, open_journal, read_status
-from app.cli.options import json_option, placed
+from app.api.runs import NotRunning, RunLocation, open_journal, read_status
+from app.cli.options import json_option, run_options
 from app.cli.output import note, show, stdout_console, write_json
 from app.core.clock import SECOND_US, SLOWED, SMALL_JUMP_US
 from app.events.envelope import EPOCH
@@ -47,22 +47,22 @@ set_aside are files that belong to another history of the journal.
 
 @click.command(epilog=COLUMNS_EXPLAINED)
 @json_option
-@placed
-def status(place: Place, *, as_json: bool) -> None:
+@run_options
+def status(location: RunLocation, *, as_json: bool) -> None:
     """Show configurations and daemons.
 
     If the run is not running, this is its last known state, and the exit code is 3; a daemon is gone if it ended
     without an event, as when its machine failed. While the run is running, the broker knows the living daemons; a
     silent daemon is lost. On a machine without the run's journal, everything comes from the broker.
     """
-    now = read_status(place, note)
+    now = read_status(location, note)
     head, unfolded, refused, lead_seconds = now.position, set[int](), 0, 0.0
-    if place.folder.journal.exists():
-        with open_journal(place) as reader:
+    if location.folder.journal.exists():
+        with open_journal(location) as reader:
             head, unfolded = reader.head, {dead.position for dead in open_dead_letters(reader)}
             refused = sum(not dead.position for dead in reader.dead_letters())
             lead_seconds = _lead_seconds(reader)
-    aside = [str(path.relative_to(place.folder.path)) for path in of_other_history(place.folder)]
+    aside = [str(path.relative_to(location.folder.path)) for path in of_other_history(location.folder)]
     if as_json:
         extra = {
             "head": head,
@@ -75,9 +75,11 @@ def status(place: Place, *, as_json: bool) -> None:
     else:
         width = stdout_console().width
         waiting = [
-            Text(f"{config.key}: {place.completed(config.waiting_for)}") for config in now.configs if config.waiting_for
+            Text(f"{config.key}: {location.completed(config.waiting_for)}")
+            for config in now.configs
+            if config.waiting_for
         ]
-        waiting += [Text(f"{config.key}: {_late(config)}") for config in now.configs if config.late]
+        waiting += [Text(f"{config.key}: {_late_text(config)}") for config in now.configs if config.late]
         show(status_table(now, width), *waiting, "", daemons_table(now, width))
         counts = Counter(daemon.state for daemon in now.daemons)
         states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none heard of"
@@ -100,12 +102,12 @@ def status(place: Place, *, as_json: bool) -> None:
         heard = [daemon.heard_seconds_ago for daemon in now.daemons]
         last = f"its last event came {show_age(min(heard))} ago" if heard else "no daemon has ever reported"
         raise NotRunning(
-            f"The run in {place.folder.path} is not running; {last}.",
-            hint=f"Start it: {place.command('up')}",
+            f"The run in {location.folder.path} is not running; {last}.",
+            hint=f"Start it: {location.command('up')}",
         )
 
 
-def _late(config: ConfigStatus) -> str:
+def _late_text(config: ConfigStatus) -> str:
     return (
         f"model {short(config.model)} has not reached {', '.join(config.late)}; jobs there fetch it when they need it. "
         "Look at the store, and at logs/distribution.jsonl on these nodes"
@@ -113,10 +115,7 @@ def _late(config: ConfigStatus) -> str:
 
 
 def _lead_seconds(reader: SqliteJournalReader) -> float:
-    """Return the seconds that recorded time is ahead of this machine's clock.
-
-    0 if it is not ahead, or if nothing is recorded.
-    """
+    """Return the seconds that recorded time is ahead of this machine's clock; 0 if it is not, or without events."""
     last = next(reader.headers_back(reader.head), None)
     now_us = (SystemClock().now() - EPOCH) // MICROSECOND
     return max(0, last.recorded_us - now_us) / SECOND_US if last else 0.0

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import click
 
-from app.api.runs import Place, open_run
-from app.cli.options import json_option, placed
+from app.api.runs import RunLocation, open_run
+from app.cli.options import json_option, run_options
 from app.cli.output import note, write_row
 from app.core.sizes import size_text
 from app.replay.reachability import named_after, named_blobs, oldest, unreachable
@@ -30,13 +30,13 @@ def store() -> None:
 
 @store.command()
 @json_option
-@placed
-def verify(place: Place, *, as_json: bool) -> None:
+@run_options
+def verify(location: RunLocation, *, as_json: bool) -> None:
     """Read every blob, and list the damaged ones.
 
     The exit code is 1 if there are any. The loop may be running.
     """
-    blobs, count, damaged = open_store(place.store, cached=False), 0, 0
+    blobs, count, damaged = open_store(location.store, cached=False), 0, 0
     for key in blobs.keys():  # noqa: SIM118 - a store is no mapping
         try:
             blobs.get(key)
@@ -59,8 +59,10 @@ def verify(place: Place, *, as_json: bool) -> None:
 )
 @click.option("--supervised", is_flag=True, hidden=True, help="End when stdin does.")
 @json_option
-@placed
-def gc(place: Place, *, yes: bool, grace_hours: float, to_gib: float | None, supervised: bool, as_json: bool) -> None:
+@run_options
+def gc(
+    location: RunLocation, *, yes: bool, grace_hours: float, to_gib: float | None, supervised: bool, as_json: bool
+) -> None:
     """List or delete the blobs that the run does not need.
 
     The loop may be running. Blobs named by the state that follows from the journal are needed: models of the lineage,
@@ -70,28 +72,28 @@ def gc(place: Place, *, yes: bool, grace_hours: float, to_gib: float | None, sup
     """
     if supervised:
         end_with_stdin()
-    blobs, since = open_store(place.store, cached=False), SystemClock().now() - timedelta(hours=grace_hours)
-    taken = sum(one.size_bytes for one in blobs.entries()) if to_gib else 0
+    blobs, since = open_store(location.store, cached=False), SystemClock().now() - timedelta(hours=grace_hours)
+    taken = sum(blob.size_bytes for blob in blobs.entries()) if to_gib else 0
     if to_gib and taken <= to_gib * GIB:
         note(f"Nothing to delete: the store takes {taken / GIB:.2f} GiB.")
         return
-    with open_run(place) as reader:
+    with open_run(location) as reader:
         named = named_blobs(reader, daemons_of(*all_settings(reader)), since)
         spare = unreachable(blobs, named, since)
         if to_gib:
             spare = oldest(spare, taken - to_gib * GIB)
         if yes:
             named_since = named_after(reader, named.position)
-            spare = tuple(one for one in spare if one.key not in named_since)
-    for one in spare:
+            spare = tuple(blob for blob in spare if blob.key not in named_since)
+    for blob in spare:
         if yes:
-            blobs.delete(one.key)
-        modified = UNKNOWN if one.modified is None else show_time(one.modified)
-        text = f"{size_text(one.size_bytes):>7}  {modified:<20}  {one.key}"
-        write_row(_values(one), text, as_json=as_json)
-    size = size_text(sum(one.size_bytes for one in spare))
-    found = f"{len(spare)} blobs that nothing needs, {size}"
-    note(f"Deleted {found}." if yes else f"{found}." + (" To delete them: flyball store gc --yes" if spare else ""))
+            blobs.delete(blob.key)
+        modified = UNKNOWN if blob.modified is None else show_time(blob.modified)
+        text = f"{size_text(blob.size_bytes):>7}  {modified:<20}  {blob.key}"
+        write_row(_values(blob), text, as_json=as_json)
+    size = size_text(sum(blob.size_bytes for blob in spare))
+    summary = f"{len(spare)} blobs that nothing needs, {size}"
+    note(f"Deleted {summary}." if yes else f"{summary}." + (" To delete them: flyball store gc --yes" if spare else ""))
 
 
 def _values(blob: StoredBlob) -> dict[str, str | int | None]:

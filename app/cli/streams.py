@@ -69,10 +69,7 @@ def shows_all(stream: TextIO) -> bool:
 
 @contextmanager
 def tolerate_closed_output(on_closed: Callable[[], None] | None = None) -> Iterator[None]:
-    """Skip the rest of the block once nobody reads stdout.
-
-    All later output is dropped, and ``on_closed`` is called.
-    """
+    """Skip the rest of the block once nobody reads stdout. All later output is dropped, and ``on_closed`` is called."""
     try:
         yield
         sys.stdout.flush()
@@ -85,10 +82,7 @@ def tolerate_closed_output(on_closed: Callable[[], None] | None = None) -> Itera
 
 
 def discard_output() -> None:
-    """Redirect stdout to the null device.
-
-    Redirects stderr too if it goes to the same file.
-    """
+    """Redirect stdout to the null device. Redirects stderr too if it goes to the same file."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     together = os.path.sameopenfile(1, 2)
     os.dup2(nowhere, 1)

@@ -5,9 +5,9 @@ from contextlib import suppress
 
 import click
 
-from app.api.runs import NotRunning, Place, check_config, check_listening, connected, is_listening, open_journal
+from app.api.runs import NotRunning, RunLocation, check_config, check_listening, connected, is_listening, open_journal
 from app.api.selection import Selection, before_last, before_since, select
-from app.cli.options import complete_types, config_key_option, json_option, placed
+from app.cli.options import complete_types, config_key_option, json_option, run_options
 from app.cli.output import complain, write_event
 from daemons.run_folder import is_held
 
@@ -25,9 +25,9 @@ RESTART_SECONDS = 15.0
 @click.option("--since", help="A position, a while (10m, 2h) or a time (ISO 8601).")
 @config_key_option
 @json_option
-@placed
+@run_options
 def tail(
-    place: Place,
+    location: RunLocation,
     patterns: tuple[str, ...],
     *,
     follow: bool,
@@ -41,7 +41,7 @@ def tail(
     Examples: 'TRAINING_*', 'evaluation.*', MODEL_PROMOTED.
     """
     selection = select(patterns, config_key)
-    with open_journal(place) as reader:
+    with open_journal(location) as reader:
         check_config(reader, config_key)
         end = reader.head  # later events are left to --follow, otherwise -n N could show more than N
         start = before_since(reader, since) if since else 0
@@ -53,24 +53,24 @@ def tail(
             write_event(event, as_json=as_json)
     if follow:
         with suppress(KeyboardInterrupt):
-            asyncio.run(_follow(place, selection, max(end, start), as_json=as_json))
+            asyncio.run(_follow(location, selection, max(end, start), as_json=as_json))
 
 
-async def _follow(place: Place, selection: Selection, after: int, *, as_json: bool) -> None:
+async def _follow(location: RunLocation, selection: Selection, after: int, *, as_json: bool) -> None:
     """Show new events until the run has ended. Then raises ``NotRunning``."""
-    endpoint = check_listening(place)
+    endpoint = check_listening(location)
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(_show(place, selection, after, as_json=as_json))
-            await _ended(place, endpoint)
+            group.create_task(_show(location, selection, after, as_json=as_json))
+            await _wait_for_end(location, endpoint)
             raise NotRunning(f"No broker listens at {endpoint} any more: the run has ended.")
     except ExceptionGroup as failed:  # it holds one error, which decides the exit code
         raise failed.exceptions[0] from None
 
 
-async def _show(place: Place, selection: Selection, after: int, *, as_json: bool) -> None:
+async def _show(location: RunLocation, selection: Selection, after: int, *, as_json: bool) -> None:
     async with (
-        connected(place, FOLLOW_DEADLINE_S) as bus,
+        connected(location, FOLLOW_DEADLINE_S) as bus,
         bus.subscribe(selection.types, after=after) as subscription,
     ):
         async for batch in subscription:
@@ -79,11 +79,11 @@ async def _show(place: Place, selection: Selection, after: int, *, as_json: bool
                     write_event(event, as_json=as_json)
 
 
-async def _ended(place: Place, endpoint: str) -> None:
+async def _wait_for_end(location: RunLocation, endpoint: str) -> None:
     """Wait until a run has ended: no broker listens, and no supervisor will start one."""
     supervised, last_heard = False, asyncio.get_running_loop().time()
     while True:
-        held = is_held(place.folder)
+        held = is_held(location.folder)
         supervised = supervised or held
         now = asyncio.get_running_loop().time()
         if held or await asyncio.to_thread(is_listening, endpoint):

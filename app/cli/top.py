@@ -5,8 +5,8 @@ from importlib.util import find_spec
 
 import click
 
-from app.api.runs import Place, open_run
-from app.cli.options import placed
+from app.api.runs import RunLocation, open_run
+from app.cli.options import run_options
 from app.core import FlyballError
 
 
@@ -19,8 +19,8 @@ class NoTerminal(FlyballError, code="usage"):
 
 
 @click.command()
-@placed
-def top(place: Place) -> None:
+@run_options
+def top(location: RunLocation) -> None:
     """Watch a run at a terminal.
 
     The tabs show an overview, one configuration, events and logs; the last line shows the keys. The command needs the
@@ -30,8 +30,8 @@ def top(place: Place) -> None:
         raise NoTerminal("flyball top needs a terminal.", hint="For a file or a pipe: flyball status, flyball tail -f")
     if find_spec("textual") is None:
         raise NoTextual("flyball top needs the package textual.", hint="pip install 'flyball[top]'")
-    with open_run(place):  # refuses a folder without a run
+    with open_run(location):  # refuses a folder without a run
         pass
     from app.cli.top_screen import Top  # imported late, because Textual is an extra
 
-    Top(place).run()
+    Top(location).run()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.api.following import JournalWatch
-from app.api.runs import Place, open_journal
+from app.api.runs import RunLocation, open_journal
 from app.api.selection import Selection, before_last
 from app.core import ConfigKey
 from app.dashboard.logs import LogLine
@@ -30,24 +30,24 @@ SHOWN_ATTRIBUTES = ("config_key", "child", "reason", "error", "remedy")
 class EventFeed:
     """New events of a journal, in parts."""
 
-    def __init__(self, place: Place, selection: Selection) -> None:
-        self._place, self._selection = place, selection
+    def __init__(self, location: RunLocation, selection: Selection) -> None:
+        self._location, self._selection = location, selection
         self._position: int | None = None
 
     def news(self) -> list[Event[Any]]:
         """Return the events since the last call. The first call returns the latest events."""
-        with open_journal(self._place) as reader:
+        with open_journal(self._location) as reader:
             if self._position is None:
                 self._position = before_last(reader, FIRST_EVENTS, self._selection, reader.head)
-            found, head = list[Event[Any]](), reader.head
+            events, head = list[Event[Any]](), reader.head
             for event in self._selection.read(reader, self._position, on_dead=lambda _: None):
                 if event.sequence > head:
                     break
-                found.append(event)
-                if len(found) == MOST_EVENTS:
+                events.append(event)
+                if len(events) == MOST_EVENTS:
                     break
-            self._position = found[-1].sequence if len(found) == MOST_EVENTS else head
-        return found
+            self._position = events[-1].sequence if len(events) == MOST_EVENTS else head
+        return events
 
 
 @dataclass(slots=True)
@@ -65,8 +65,8 @@ class LogFeed:
     def _lines(self, path: Path) -> Iterator[LogLine]:
         with suppress(OSError), path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            before = self.read.get(path)
-            start = max(size - LOG_BYTES, 0) if before is None or size < before else max(before, size - LOG_BYTES)
+            last_end = self.read.get(path)
+            start = max(size - LOG_BYTES, 0) if last_end is None or size < last_end else max(last_end, size - LOG_BYTES)
             file.seek(start)
             text = file.read(LOG_BYTES)
             whole = text.rfind(b"\n") + 1  # the last line may be incomplete
@@ -80,20 +80,20 @@ def log_text(line: LogLine) -> str:
     return one_line(" ".join((line.text, *shown, line.event_id)))
 
 
-def read_state(place: Place, key: str) -> dict[str, Field]:
+def read_state(location: RunLocation, key: str) -> dict[str, Field]:
     """Return a configuration's state, each field with the event that set it. Folds the whole journal."""
-    with open_journal(place) as reader:
+    with open_journal(location) as reader:
         return state_fields(reader, ConfigKey(key), lambda _: None)
 
 
 class Feed:
     """Everything that changes on the screen. The methods block, so they run in a thread."""
 
-    def __init__(self, place: Place, selection: Selection) -> None:
-        self._place = place
-        self.watch = JournalWatch(place.folder)
-        self.events = EventFeed(place, selection)
-        self.logs = LogFeed(place.folder.log("").parent)
+    def __init__(self, location: RunLocation, selection: Selection) -> None:
+        self._location = location
+        self.watch = JournalWatch(location.folder)
+        self.events = EventFeed(location, selection)
+        self.logs = LogFeed(location.folder.log("").parent)
 
     def look(self) -> tuple[list[Event[Any]], list[LogLine]]:
         """Feed the board, and return new events and lines of logs."""
@@ -102,4 +102,4 @@ class Feed:
 
     def select(self, selection: Selection) -> None:
         """Start over with other events."""
-        self.events = EventFeed(self._place, selection)
+        self.events = EventFeed(self._location, selection)

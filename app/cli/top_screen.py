@@ -15,7 +15,7 @@ from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, Tab
 from textual.widgets.data_table import RowKey
 
 from app.api.following import BrokerWatch
-from app.api.runs import Place
+from app.api.runs import RunLocation
 from app.api.selection import Selection, select
 from app.cli.state import COLUMNS, field_rows
 from app.cli.top_feed import Feed, log_text, read_state
@@ -46,14 +46,16 @@ class Details(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "dismiss", "Back")]
 
-    def __init__(self, place: Place, event: Event[Any]) -> None:
+    def __init__(self, location: RunLocation, event: Event[Any]) -> None:
         super().__init__()
-        self._place, self._event = place, event
+        self._location, self._event = location, event
 
     def compose(self) -> ComposeResult:
         """Show attributes and data, and the commands that lead on."""
         text = json.dumps(self._event.to_cloudevent(), indent=2, ensure_ascii=False)
-        yield VerticalScroll(Static(Text(f"{text}\n\nWhat led to it: {self._place.command('trace', self._event.id)}")))
+        yield VerticalScroll(
+            Static(Text(f"{text}\n\nWhat led to it: {self._location.command('trace', self._event.id)}"))
+        )
         yield Footer()
 
 
@@ -81,10 +83,10 @@ class Top(App[None]):
         Binding("q", "quit", "Quit"),
     ]
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, location: RunLocation) -> None:
         super().__init__()
-        self._place, self._broker = place, BrokerWatch(place, place.load(), ASK_SECONDS, "top")
-        self._feed = Feed(place, EVERYTHING)
+        self._location, self._broker = location, BrokerWatch(location, location.load(), ASK_SECONDS, "top")
+        self._feed = Feed(location, EVERYTHING)
         self._events: dict[RowKey, Event[Any]] = {}
         self._config: str | None = None
 
@@ -149,7 +151,7 @@ class Top(App[None]):
             table.add_row(*(_cell(column, config) for column in columns), key=config.key)
         table.move_cursor(row=row)
         waiting = [
-            Text(f"{config.key}: {self._place.completed(config.waiting_for)}", "red")
+            Text(f"{config.key}: {self._location.completed(config.waiting_for)}", "red")
             for config in status.configs
             if config.waiting_for
         ]
@@ -158,7 +160,9 @@ class Top(App[None]):
         daemons.update(Group(*waiting, *([""] if waiting else []), daemons_table(status, width)))
         ready = sum(daemon.state == "ready" for daemon in status.daemons)
         state = "running" if status.running else "not running"
-        self._say(f"{self._place.folder.path}: {state}, {status.position} events, {ready}/{len(status.daemons)} ready")
+        self._say(
+            f"{self._location.folder.path}: {state}, {status.position} events, {ready}/{len(status.daemons)} ready"
+        )
 
     def _add_events(self, events: list[Event[Any]]) -> None:
         table = self._table("event_table")
@@ -192,7 +196,7 @@ class Top(App[None]):
             self._config = selected.row_key.value
             self.action_show("config")
         elif event := self._events.get(selected.row_key):
-            self.push_screen(Details(self._place, event))
+            self.push_screen(Details(self._location, event))
 
     def action_show(self, tab: str) -> None:
         """Switch to a tab."""
@@ -212,7 +216,7 @@ class Top(App[None]):
         name = self.query_one("#config_name", Static)
         name.update(Text(f"{key}: reading the journal …"))
         try:
-            fields = await asyncio.to_thread(read_state, self._place, key)
+            fields = await asyncio.to_thread(read_state, self._location, key)
         except FlyballError as error:
             name.update(Text(str(error), "red"))
             return
@@ -243,8 +247,8 @@ class Top(App[None]):
         self._table("event_table").focus()
 
     def _table(self, name: str) -> DataTable[Any]:
-        found: DataTable[Any] = self.query_one(f"#{name}", DataTable)
-        return found
+        table: DataTable[Any] = self.query_one(f"#{name}", DataTable)
+        return table
 
     def _say(self, text: str) -> None:
         self.query_one("#line", Static).update(Text(text, "dim", no_wrap=True, overflow="ellipsis"))

@@ -6,9 +6,9 @@ import click
 from rich.text import Text
 from rich.tree import Tree
 
-from app.api.runs import Place, open_journal
+from app.api.runs import RunLocation, open_journal
 from app.api.selection import Selection
-from app.cli.options import json_option, placed
+from app.cli.options import json_option, run_options
 from app.cli.output import complain, show, write_json
 from app.status.summary import event_text, short
 from app.status.trace import Trace, TracedEvent
@@ -23,8 +23,8 @@ NO_BOUND = 1 << 62
 @click.option("--effects", default=6, type=click.IntRange(0), help="Generations after it.")
 @click.option("--all", "everything", is_flag=True, help="Everything, from the first cause on.")
 @json_option
-@placed
-def trace(place: Place, event_id: str, *, causes: int, effects: int, everything: bool, as_json: bool) -> None:
+@run_options
+def trace(location: RunLocation, event_id: str, *, causes: int, effects: int, everything: bool, as_json: bool) -> None:
     """Show what led to an event, and what came of it.
 
     The event's id begins with ID. Times are relative to the event.
@@ -33,18 +33,18 @@ def trace(place: Place, event_id: str, *, causes: int, effects: int, everything:
         raise click.BadParameter("write an id, or its beginning.", param_hint="ID")
     if everything:
         causes = effects = NO_BOUND
-    with open_journal(place) as reader:
+    with open_journal(location) as reader:
         everywhere = Selection(None, None)
-        found = find_trace(
+        event_trace = find_trace(
             lambda: everywhere.read(reader, reader.first - 1, on_dead=complain),
             event_id,
             causes=causes,
             effects=effects,
         )
     if as_json:
-        write_json({"id": found.id, "earlier": found.earlier, "events": trace_json(found)})
+        write_json({"id": event_trace.id, "earlier": event_trace.earlier, "events": trace_json(event_trace)})
     else:
-        show(trace_tree(found))
+        show(trace_tree(event_trace))
 
 
 def trace_tree(trace: Trace) -> Tree:
@@ -62,17 +62,14 @@ def trace_tree(trace: Trace) -> Tree:
     return top
 
 
-def _node_text(node: TracedEvent, wanted: str, start_us: int) -> Text:
+def _node_text(node: TracedEvent, traced_id: str, start_us: int) -> Text:
     event = node.event
-    text = Text("▶ " if event.id == wanted else "").append_text(event_text(event))
+    text = Text("▶ " if event.id == traced_id else "").append_text(event_text(event))
     text.append(f"  {short(event.id)}  {(event.recorded_us - start_us) / 1000:+.1f} ms", "dim")
     effects = "effect" if node.hidden == 1 else "effects"
     return text.append(f"  … {node.hidden} more {effects}", "dim") if node.hidden else text
 
 
 def trace_json(trace: Trace) -> list[dict[str, Any]]:
-    """Return the events of a trace as CloudEvents.
-
-    Each has its level and its number of hidden effects.
-    """
+    """Return the events of a trace as CloudEvents. Each has its level and its number of hidden effects."""
     return [node.event.to_cloudevent() | {"level": node.level, "hidden": node.hidden} for node in trace.nodes]

@@ -11,8 +11,8 @@ from typing import Any
 import click
 from rich.text import Text
 
-from app.api.runs import Place
-from app.cli.options import FILE, FOLDER, SEED, json_option, placed, set_option
+from app.api.runs import RunLocation
+from app.cli.options import FILE, FOLDER, SEED, json_option, run_options, set_option
 from app.cli.output import data_only_on_stdout, echo, show_table, write_json
 from app.config import LANGUAGE_BACKEND, GameConfig, flatten
 from app.config.pipeline_loading import MEANINGS, assigned, by_key, training_settings
@@ -79,9 +79,9 @@ def stoppable(folder: Path, resumed: str) -> Iterator[None]:
 @click.option("--resume", is_flag=True, help="Go on with the run in the folder; it becomes what it would have become.")
 @click.option("--settings", "only_settings", is_flag=True, help="Show every setting and what it means; train nothing.")
 @json_option
-@placed
+@run_options
 def train(
-    place: Place,
+    location: RunLocation,
     config_key: str,
     *,
     file: Path | None,
@@ -100,8 +100,8 @@ def train(
     --set says otherwise; see --settings. The same settings and seed give the same weights, interrupted or not. In the
     folder: the models, the log, the curves and the report.
     """
-    config, folder = place.config(config_key), output or Path("training") / config_key
-    resumed = place.command("train", config_key, "--output", str(folder), "--resume")
+    config, folder = location.config(config_key), output or Path("training") / config_key
+    resumed = location.command("train", config_key, "--output", str(folder), "--resume")
     values = assigned(assignments) | ({"collection.initial_policy": STARTS[start]} if start else {})
     if config.backend == LANGUAGE_BACKEND and (file or start):
         raise BadUsage("--config and --start are for networks; a text game has --set, and its table in flyball.toml.")
@@ -112,7 +112,7 @@ def train(
         from app.api.training import prepare_training  # loads torch
         from app.cli.training import train_and_show
 
-        result = train_and_show(prepare_training(place, config, folder, values, file=file, seed=seed, resume=resume))
+        result = train_and_show(prepare_training(location, config, folder, values, file=file, seed=seed, resume=resume))
     if as_json:
         write_json(result.json())
     else:

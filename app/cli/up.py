@@ -15,9 +15,9 @@ import click
 import structlog
 
 from app.api.following import BrokerWatch, JournalWatch
-from app.api.runs import Place, is_listening
+from app.api.runs import RunLocation, is_listening
 from app.cli import group
-from app.cli.options import json_option, placed
+from app.cli.options import json_option, run_options
 from app.cli.output import note
 from app.cli.streams import OutputFailed, discard_output, tolerate_closed_output
 from app.cli.up_screen import LiveScreen, Screen, is_usual
@@ -76,9 +76,9 @@ PRELOADED = (
 )
 @click.option("--for", "seconds", type=click.FloatRange(0, min_open=True), help="Stop after this many seconds.")
 @json_option
-@placed
+@run_options
 def up(
-    place: Place,
+    location: RunLocation,
     *,
     profile: str | None,
     configs: tuple[str, ...],
@@ -93,15 +93,15 @@ def up(
     workers: --role names what this machine is.
     """
     allow_open_files()
-    given = {"profile": profile, "configs": list(configs) or None, "seed": seed}
-    loaded = place.load({key: value for key, value in given.items() if value is not None})
+    overrides = {"profile": profile, "configs": list(configs) or None, "seed": seed}
+    loaded = location.load({key: value for key, value in overrides.items() if value is not None})
     if group.whole_process and loaded.deployment.fork_server:
         fork_server.begin(PRELOADED, group.go_on)
     check_settings(loaded)
     check_wandb(loaded.deployment.wandb, "deployment.wandb")
     if loaded.deployment.engine == "ray":
         check_ray()
-    folder, deployment = place.folder, loaded.deployment
+    folder, deployment = location.folder, loaded.deployment
     Access.of(deployment.dashboard, loaded.folder)  # refuses an unsafe token now, before anything runs
     prepare(folder)
     with closing(FolderLock(folder)) as lock, ExitStack() as stack:
@@ -113,18 +113,18 @@ def up(
             check_history(folder)
         _check_journal(folder.journal, loaded.run)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
-        specs = child_specs(place, loaded, role)
-        specs[0][:0] = fork_server_specs(place, loaded)
+        specs = child_specs(location, loaded, role)
+        specs[0][:0] = fork_server_specs(location, loaded)
         shown, server = open_dashboard(deployment.dashboard, role)
         if server is not None:
-            specs[1].append(dashboard_spec(place, loaded, stack.enter_context(server).fileno()))
+            specs[1].append(dashboard_spec(location, loaded, stack.enter_context(server).fileno()))
         click.echo(title, err=True)
         if shown:
             click.echo(shown, err=True)
             title = f"{shown}\n{title}"
         with configure("supervisor", deployment.node, folder.log("supervisor"), deployment.log_level, echo=False):
             screen = LiveScreen(title) if sys.stdout.isatty() and not as_json else Screen(as_json=as_json)
-            if not asyncio.run(_up(place, loaded, specs, lock=lock, seconds=seconds, chosen=screen)):
+            if not asyncio.run(_up(location, loaded, specs, lock=lock, seconds=seconds, chosen=screen)):
                 sys.exit(1)
 
 
@@ -144,10 +144,7 @@ def open_dashboard(settings: DashboardSettings, role: MachineRole | None) -> tup
 
 
 def _check_journal(file: Path, settings: RunSettings) -> None:
-    """Migrate an older journal; refuse damage and unfit settings; warn of games that are left out.
-
-    Otherwise the broker would fail at each restart.
-    """
+    """Migrate an old journal; warn of games left out; refuse damage and unfit settings, which would stop the broker."""
     if file.is_file() and file.stat().st_size:
         # The settings are closed too, because their reader would fail later in a closed journal.
         with closing(SqliteJournal(file)) as journal, closing(past_settings(journal)) as past:
@@ -172,10 +169,10 @@ Specs = tuple[list[ChildSpec], list[ChildSpec]]
 
 
 async def _up(
-    place: Place, loaded: Loaded, specs: Specs, *, lock: FolderLock, seconds: float | None, chosen: Screen
+    location: RunLocation, loaded: Loaded, specs: Specs, *, lock: FolderLock, seconds: float | None, chosen: Screen
 ) -> bool:
     stop, hurry, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
-    watch = JournalWatch(place.folder)
+    watch = JournalWatch(location.folder)
     with chosen as screen:
 
         def on_signal(number: signal.Signals) -> None:
@@ -198,7 +195,7 @@ async def _up(
         if seconds is not None:
             loop.call_later(seconds, stop.set)
         async with asyncio.TaskGroup() as group:
-            watcher = group.create_task(_watch(watch, place, loaded, screen, stop))
+            watcher = group.create_task(_watch(watch, location, loaded, screen, stop))
             guard = group.create_task(_guard(lock, screen, stop))
             fine = await supervisor.run(stop, hurry)
             watcher.cancel()
@@ -218,13 +215,13 @@ async def _up(
     return fine and not unknown
 
 
-def child_specs(place: Place, loaded: Loaded, role: MachineRole | None = None) -> Specs:
+def child_specs(location: RunLocation, loaded: Loaded, role: MachineRole | None = None) -> Specs:
     """Return a process for each daemon.
 
     The broker and a Ray cluster of the run's own belong to the first list. The monitoring daemon is left out if the
     settings ask it for nothing.
     """
-    folder, environment = place.folder, child_environment(place, loaded)
+    folder, environment = location.folder, child_environment(location, loaded)
     cluster = []
     if is_own_cluster(loaded.deployment):
         environment |= ray_environment(folder)
@@ -236,33 +233,30 @@ def child_specs(place: Place, loaded: Loaded, role: MachineRole | None = None) -
     return [*broker, *cluster], [spec for spec in daemons if spec not in broker]
 
 
-def fork_server_specs(place: Place, loaded: Loaded) -> list[ChildSpec]:
+def fork_server_specs(location: RunLocation, loaded: Loaded) -> list[ChildSpec]:
     """Return the process that forks the others, which start by themselves without it."""
     if not (loaded.deployment.fork_server and can_fork()):
         return []
-    command, errors = python_module("app.engine.fork_server", *PRELOADED), place.folder.errors(FORK_SERVER)
+    command, errors = python_module("app.engine.fork_server", *PRELOADED), location.folder.errors(FORK_SERVER)
     return [ChildSpec(FORK_SERVER, command, errors, vital=False, serves_forks=True)]
 
 
-def dashboard_spec(place: Place, loaded: Loaded, fd: int) -> ChildSpec:
-    """Return the dashboard's process, which serves at an open socket.
-
-    The run goes on if the dashboard cannot start.
-    """
-    folder = place.folder
+def dashboard_spec(location: RunLocation, loaded: Loaded, fd: int) -> ChildSpec:
+    """Return the dashboard's process, which serves at an open socket. The run goes on if the dashboard cannot start."""
+    folder = location.folder
     command = python_module(
         "app.cli", "--run", str(folder.path.absolute()), "dashboard", "--supervised", "--fd", str(fd)
     )
-    errors, environment = folder.errors("dashboard"), child_environment(place, loaded)
+    errors, environment = folder.errors("dashboard"), child_environment(location, loaded)
     return ChildSpec("dashboard", command, errors, environment, fds=(fd,), vital=False)
 
 
-def child_environment(place: Place, loaded: Loaded) -> dict[str, str]:
+def child_environment(location: RunLocation, loaded: Loaded) -> dict[str, str]:
     """Return the variables that pass this process's command-line settings to a child."""
     values = loaded.values()
-    given = {key: values[key] for key, origin in loaded.origins.items() if origin == COMMAND_LINE}
-    environment = {variable(key): json.dumps(value) for key, value in given.items()}
-    file = place.config_file or place.folder.settings
+    overrides = {key: values[key] for key, origin in loaded.origins.items() if origin == COMMAND_LINE}
+    environment = {variable(key): json.dumps(value) for key, value in overrides.items()}
+    file = location.config_file or location.folder.settings
     if file.is_file():  # named, so that a daemon which starts after its removal refuses to run with other settings
         environment["FLYBALL_CONFIG_FILE"] = str(file.absolute())
     return environment
@@ -325,12 +319,14 @@ def _reporter(screen: Screen, stop: asyncio.Event) -> Callable[[ChildReport], No
     return report
 
 
-async def _watch(watch: JournalWatch, place: Place, loaded: Loaded, screen: Screen, stop: asyncio.Event) -> None:
+async def _watch(
+    watch: JournalWatch, location: RunLocation, loaded: Loaded, screen: Screen, stop: asyncio.Event
+) -> None:
     """Show news until cancelled.
 
     Stops the run in order once nobody reads stdout. An error of the display costs only the display.
     """
-    broker, trouble = BrokerWatch(place, loaded, LOOK_SECONDS, "up"), ""
+    broker, trouble = BrokerWatch(location, loaded, LOOK_SECONDS, "up"), ""
     try:
         while True:
             try:

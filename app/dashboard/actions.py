@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from app.api.publishing import check_publishable, check_scope, payload_of, publish_on
-from app.api.runs import Place, connected, silent
+from app.api.runs import RunLocation, connected, silent
 from app.api.scenarios import plan_scenario
 from app.core import EventId, FlyballError, derive_id
 from app.dashboard.model import RunModel
@@ -196,7 +196,7 @@ def reason_of(fields: Fields) -> str:
     return reason
 
 
-def draft(place: Place, name: str, target: Target, fields: Fields) -> tuple[Payload, str]:
+def draft(place: RunLocation, name: str, target: Target, fields: Fields) -> tuple[Payload, str]:
     """Return the event of an action, and its effect in words. Raises ``BadField``, ``BadData`` or ``NotReady``."""
     fields = {**fields, "reason": reason_of(fields)}
     if name == "scenario":
@@ -216,12 +216,12 @@ def fresh_id() -> str:
     return derive_id("dashboard", boot_id(), SystemClock().now().isoformat(), next(_numbers))
 
 
-async def publish(place: Place, payload: Payload, key: str, event_id: str) -> int:
+async def publish(place: RunLocation, payload: Payload, key: str, event_id: str) -> int:
     """Publish a confirmed event, and return its position. Raises the errors of ``check_scope`` and ``publish_on``."""
     check_publishable(type(payload))
     subject = key if payload.scope is Scope.CONFIG else None
     check_scope(place, payload, subject, event_id, silent)
     envelope = originate(payload, event_id=EventId(event_id), time=SystemClock().now(), subject=subject)
     async with connected(place, DEADLINE_S, producer="dashboard") as bus:
-        (position,) = await publish_on(bus, [envelope], silent, known=False)
+        (position,) = await publish_on(bus, [envelope], silent, own_id=False)
     return position

@@ -9,7 +9,7 @@ from itertools import islice
 import structlog
 
 from app.api.following import BrokerWatch
-from app.api.runs import Place
+from app.api.runs import RunLocation
 from app.core import FlyballError
 from app.dashboard.model import RunModel
 from app.journal import NotAJournal, SqliteJournalReader, history
@@ -34,7 +34,7 @@ class Feed:
         broker: the run's.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RunLocation) -> None:
         self.place = place
         self.model, self.head, self.trouble = RunModel(), 0, ""
         self.broker = BrokerWatch(place, place.load(), PRESENCE_SECONDS, "dashboard")

@@ -9,7 +9,7 @@ from types import FrameType
 import uvicorn
 from starlette.applications import Starlette
 
-from app.api.runs import Place
+from app.api.runs import RunLocation
 from app.dashboard import session, stream
 from app.dashboard.access import Access
 from app.dashboard.feed import Feed
@@ -37,7 +37,7 @@ TICKS_PER_SECOND = 10
 """Rate of ``uvicorn.Server.on_tick``."""
 
 
-def application(place: Place, access: Access) -> Starlette:
+def application(place: RunLocation, access: Access) -> Starlette:
     """Return the dashboard of a run as an ASGI application."""
     feed, jobs = Feed(place), PageJobs()
 
@@ -56,7 +56,7 @@ def application(place: Place, access: Access) -> Starlette:
     return app
 
 
-def serve(place: Place, access: Access, server: socket.socket) -> None:
+def serve(place: RunLocation, access: Access, server: socket.socket) -> None:
     """Serve the dashboard until SIGTERM or SIGINT.
 
     Exits with 1 if the feed breaks, because otherwise the pages would never change again.

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from app.api.runs import (
     ASK_SECONDS,
-    Place,
+    RunLocation,
     board_on,
     broker_silence,
     connected,
@@ -91,7 +91,7 @@ class _Answers:
     recent: tuple[Event[Any], ...] = ()
 
 
-def gather(place: Place, *, deep: bool) -> Facts:
+def gather(place: RunLocation, *, deep: bool) -> Facts:
     """Gather the facts.
 
     Args:
@@ -133,7 +133,7 @@ def _problems(*checks: Callable[[], object]) -> tuple[Problem, ...]:
     return tuple(found)
 
 
-def _ask(place: Place, loaded: Loaded, *, board: bool) -> _Answers:
+def _ask(place: RunLocation, loaded: Loaded, *, board: bool) -> _Answers:
     """Ask the broker which daemons are alive.
 
     With ``board``, also ask for a board and the latest events, because this machine has no journal.
@@ -155,7 +155,7 @@ def _ask(place: Place, loaded: Loaded, *, board: bool) -> _Answers:
     return _Answers(BrokerAnswer(endpoint, listens=True, held=held, problem=None), presence, found, recent)
 
 
-async def _answers(place: Place, *, board: bool) -> tuple[Presence, Board | None, tuple[Event[Any], ...]]:
+async def _answers(place: RunLocation, *, board: bool) -> tuple[Presence, Board | None, tuple[Event[Any], ...]]:
     async with connected(place, ASK_SECONDS, producer="doctor") as bus:
         presence = await ask_presence(bus)
         found: Board | None = None
@@ -171,7 +171,7 @@ async def _recent_on(bus: Bus, head: int) -> tuple[Event[Any], ...]:
     return tuple([event async for event in past_events(bus, RECENT, after=max(0, head - RECENT_EVENTS))])
 
 
-def _of_machine(place: Place, loaded: Loaded, facts: Facts, broker: BrokerAnswer, *, deep: bool) -> Facts:
+def _of_machine(place: RunLocation, loaded: Loaded, facts: Facts, broker: BrokerAnswer, *, deep: bool) -> Facts:
     """Add the facts of this machine."""
     deployment, run, folder = loaded.deployment, loaded.run, loaded.folder
     devices = [deployment.compute(kind).device for kind in get_args(JobKind)]
@@ -226,7 +226,7 @@ def _keys(loaded: Loaded) -> tuple[tuple[Problem, ...], tuple[Key, ...]]:
     return problems, admitted.keys
 
 
-def _disks(place: Place, loaded: Loaded) -> Iterator[Disk]:
+def _disks(place: RunLocation, loaded: Loaded) -> Iterator[Disk]:
     """Iterate over the distinct file systems of run folder and store."""
     seen = set[int]()
     store = loaded.store(place.folder)
@@ -248,7 +248,9 @@ def _ends(log: Path) -> Iterator[ProcessEnd]:
                 yield ProcessEnd(told["child"], datetime.fromisoformat(record["timestamp"]), told["reason"])
 
 
-def _with_journal(place: Place, loaded: Loaded | None, facts: Facts, presence: Presence | None, *, deep: bool) -> Facts:
+def _with_journal(
+    place: RunLocation, loaded: Loaded | None, facts: Facts, presence: Presence | None, *, deep: bool
+) -> Facts:
     """Add the journal's facts, as far as it can be read."""
     if not place.folder.journal.exists():
         return facts
@@ -276,7 +278,7 @@ def _with_journal(place: Place, loaded: Loaded | None, facts: Facts, presence: P
     return _with_board(facts, board, presence, running=running)
 
 
-def _with_events(place: Place, reader: SqliteJournalReader, loaded: Loaded | None, facts: Facts) -> Facts:
+def _with_events(place: RunLocation, reader: SqliteJournalReader, loaded: Loaded | None, facts: Facts) -> Facts:
     """Add the journal's size and growth, latest events and dead letters."""
     head, limit = reader.head, loaded.deployment.journal.live_events if loaded else 0
     recorded_us = _recorded_us(reader, head)
@@ -319,7 +321,7 @@ def _with_board(facts: Facts, board: Board, presence: Presence | None, *, runnin
     return replace(facts, status=status, configs=rows, run=board.settings)
 
 
-def _with_store(place: Place, loaded: Loaded, facts: Facts, *, deep: bool) -> Facts:
+def _with_store(place: RunLocation, loaded: Loaded, facts: Facts, *, deep: bool) -> Facts:
     """Add whether the store is usable and current models are sound.
 
     Without ``deep``, a store by URL is only opened, because reading models out of it may take long.

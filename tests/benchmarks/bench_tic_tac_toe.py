@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from app.api.players import fetch_player
-from app.api.runs import Place, silent
+from app.api.runs import RunLocation, silent
 from app.config import GAMES, RunFolder
 from app.core import ConfigKey
 from app.games import open_table
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     store = MemoryStore()
-    name = fetch_player(asked.model, "MODEL", Place(RunFolder(asked.run), None), CONFIG, store, say=silent)
+    name = fetch_player(asked.model, "MODEL", RunLocation(RunFolder(asked.run), None), CONFIG, store, say=silent)
     model = load_player(store, name, open_table(CONFIG, 0).spec)
     plan = MatchPlan(asked.games, asked.seed, CONFIG.evaluation.temperature)
     match = match_statistics(play_match(CONFIG, model, SolverPlayer(CONFIG), plan), CONFIG.players)

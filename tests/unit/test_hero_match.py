@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from app.api import league_import
-from app.api.runs import Place
+from app.api.runs import RunLocation
 from app.config import RunFolder
 from app.core import UnusableFile
 from app.language.hero_match import seated, summary
@@ -72,12 +72,12 @@ def test_adapters_with_the_same_weights_are_one_agent() -> None:
     [{"history": [{"step": 1}]}, {"history": 3}, {"metadata": None}, {"agents": {"v1": adapter("v1"), "v2": None}}],
 )
 def test_foreign_file_of_another_form_is_no_league(changes, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(league_import, "_stored", lambda folders, *_: dict.fromkeys(folders, "a" * 64))
+    monkeypatch.setattr(league_import, "_store_adapters", lambda folders, *_: dict.fromkeys(folders, "a" * 64))
     document = {"agents": {"v1": adapter("v1")}, "history": [], "metadata": {"run_name": "grpo"}}
     (tmp_path / "league.json").write_text(json.dumps(document | changes))
     with pytest.raises(DamagedLeague, match=r"league\.json is not a league"):
         league_import.read_league(
-            tmp_path / "league.json", None, "diplomacy_small_3p", Place(RunFolder(tmp_path), None)
+            tmp_path / "league.json", None, "diplomacy_small_3p", RunLocation(RunFolder(tmp_path), None)
         )
 
 

@@ -9,7 +9,7 @@ from driving import KEY, promoted
 from scenario_events import adapted, asked, boosted, known_after, played
 from selfplay_rig import put_model
 
-from app.api.runs import Place
+from app.api.runs import RunLocation
 from app.bus.memory import MemoryBus
 from app.cli.scenario import NeverCame, Player, Reporter
 from app.cli.trace import trace
@@ -162,7 +162,7 @@ async def test_who_leaves_before_the_end_is_told_what_is_still_so(name, loop, tm
     learned = known_after(promoted(put_model(folder.store, GAMES[KEY], scale=5.0)))
     made = SCENARIOS[name].plan(learned, FileStore(folder.store))
     await loop.player(made).play(0)
-    reporter = Reporter(Place(folder, None), made, as_json=False)
+    reporter = Reporter(RunLocation(folder, None), made, as_json=False)
     reporter.began(loop.told.trouble)
     reporter.ended({loop.told.trouble.id: "injected"}, well=False)
     reporter.close()

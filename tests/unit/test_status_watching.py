@@ -12,7 +12,7 @@ from recorded_run import KEY, NEW, OLD, recording, write_journal
 
 from app.api import following
 from app.api.following import JournalWatch
-from app.api.runs import Place, read_board, silent
+from app.api.runs import RunLocation, read_board, silent
 from app.cli.up import child_environment, child_specs
 from app.cli.up_screen import STREAM_LINES, LiveScreen, Screen, describe
 from app.config import RunFolder
@@ -114,31 +114,31 @@ WATCHED = "deployment.metrics.port = 9464\n"
 
 def test_children_get_file_and_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "flyball.toml").write_text(f"configs = ['hearts_4p']\nmin_quality = 0.4\n{WATCHED}")
-    place = Place(RunFolder(tmp_path), None)
-    given = place.load({"profile": "laptop", "seed": 9})
-    for name, value in child_environment(place, given).items():
+    location = RunLocation(RunFolder(tmp_path), None)
+    given = location.load({"profile": "laptop", "seed": 9})
+    for name, value in child_environment(location, given).items():
         monkeypatch.setenv(name, value)
     assert load(tmp_path).run == given.run
-    needed, others = child_specs(place, given)
+    needed, others = child_specs(location, given)
     assert [spec.name for spec in (*needed, *others)] == list(DAEMONS)
     assert [spec.name for spec in needed] == ["broker"]
     file = tmp_path / "other.toml"
     file.write_text("seed = 4\n")
-    place = Place(RunFolder(tmp_path), file)
-    assert child_environment(place, place.load()) == {"FLYBALL_CONFIG_FILE": str(file)}
+    location = RunLocation(RunFolder(tmp_path), file)
+    assert child_environment(location, location.load()) == {"FLYBALL_CONFIG_FILE": str(file)}
 
 
 def test_monitoring_is_not_started_with_nothing_to_do(tmp_path: Path) -> None:
-    place = Place(RunFolder(tmp_path), None)
-    _, others = child_specs(place, place.load())
+    location = RunLocation(RunFolder(tmp_path), None)
+    _, others = child_specs(location, location.load())
     assert {*DAEMONS} - {spec.name for spec in others} == {"broker", "monitoring"}
 
 
 @pytest.mark.parametrize("role", MACHINE_ROLES)
 def test_a_machine_starts_the_daemons_of_its_role(tmp_path: Path, role: MachineRole) -> None:
     (tmp_path / "flyball.toml").write_text(WATCHED)
-    place = Place(RunFolder(tmp_path), None)
-    needed, others = child_specs(place, place.load(), role)
+    location = RunLocation(RunFolder(tmp_path), None)
+    needed, others = child_specs(location, location.load(), role)
     assert [spec.name for spec in (*needed, *others)] == list(names_of(role))
     assert [spec.name for spec in needed] == (["broker"] if role == "head" else [])
 
@@ -146,8 +146,8 @@ def test_a_machine_starts_the_daemons_of_its_role(tmp_path: Path, role: MachineR
 @pytest.mark.parametrize(("settings", "needed"), [("", ["broker", "ray"]), ("address = 'head:6379'", ["broker"])])
 def test_a_cluster_is_started_unless_one_is_named(tmp_path: Path, settings: str, needed: list[str]) -> None:
     (tmp_path / "flyball.toml").write_text(f"[deployment]\nengine = 'ray'\n[deployment.ray]\n{settings}\n")
-    place = Place(RunFolder(tmp_path), None)
-    first, others = child_specs(place, place.load())
+    location = RunLocation(RunFolder(tmp_path), None)
+    first, others = child_specs(location, location.load())
     assert [spec.name for spec in first] == needed
     asks = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "ray" / "token")}
     for spec in others:

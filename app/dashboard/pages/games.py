@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.api.models import CURRENT, SHORTEST_HASH
-from app.api.runs import Place
+from app.api.runs import RunLocation
 from app.api.watching import WatchSpec, check_watchable
 from app.config import GameConfig
 from app.core import HEURISTIC, RANDOM, BadUsage, ConfigKey, FlyballError, is_judge, split_search
@@ -59,7 +59,7 @@ class Asked:
         names = ("config", "player", "against", "seat", "seed")
         return urlencode({name: getattr(self, name) for name in names})
 
-    def spec(self, place: Place, current: str | None) -> WatchSpec:
+    def spec(self, place: RunLocation, current: str | None) -> WatchSpec:
         """Return the job's arguments. Raises ``BadUsage``.
 
         ``current`` is the hash of the current model, which replaces its name; ``None`` leaves the name.
@@ -157,7 +157,7 @@ def _current(feed: Feed, config: str) -> str | None:
         return row.model if row and model.position > feed.head - FAR_BEHIND else None
 
 
-def _check(place: Place, asked: Asked) -> None:
+def _check(place: RunLocation, asked: Asked) -> None:
     """Refuse games that cannot be watched, and players that are files.
 
     A command line may name files, but not everybody who sees the dashboard is allowed to read them.

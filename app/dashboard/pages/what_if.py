@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from app.api.runs import Place, open_run
+from app.api.runs import RunLocation, open_run
 from app.api.supposing import WhatIfAnswer, WhatIfSpec
 from app.config import RunSettings
 from app.config.loading import parse
@@ -75,16 +75,16 @@ def _assignments(request: Request) -> tuple[str, ...]:
     return tuple(one for one in given if one)[:MOST_SETTINGS]
 
 
-def _head(place: Place) -> int:
+def _head(place: RunLocation) -> int:
     with open_run(place) as reader:
         return reader.head
 
 
-def _spec(place: Place, assignments: tuple[str, ...], last: int) -> dict[str, Any]:
+def _spec(place: RunLocation, assignments: tuple[str, ...], last: int) -> dict[str, Any]:
     return WhatIfSpec(**place.arguments, assignments=assignments, last=last).model_dump(mode="json")
 
 
-def _offered(place: Place) -> Iterator[tuple[str, str]]:
+def _offered(place: RunLocation) -> Iterator[tuple[str, str]]:
     """Iterate over the controllers' settings, with descriptions. A setting is ``KEY=VALUE``, with the run's value."""
     try:
         with open_run(place) as reader:
