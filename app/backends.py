@@ -94,8 +94,8 @@ class Backend:
 def _described(config: GameConfig) -> GameInfo:
     from app.games import bots_of, open_table  # imported late, because most processes don't need OpenSpiel
 
-    game, known = open_table(config, slots=0).spec, bots_of(config)
-    bots = dict.fromkeys((*known, HEURISTIC) if game.heuristic else known)
+    game, names = open_table(config, slots=0).spec, bots_of(config)
+    bots = dict.fromkeys((*names, HEURISTIC) if game.heuristic else names)
     return GameInfo(game.rules_version, game.players, tuple(bots), frozenset(PARAMETERS), dealt=game.dealt)
 
 
@@ -216,9 +216,9 @@ def reason_fixed(parameter: Parameter, config: GameConfig) -> str | None:
     if parameter in config.knobs:
         return None
     try:
-        known = describe(config).knobs
+        knobs = describe(config).knobs
     except FlyballError:
         return "fixed"
-    if parameter not in known:
+    if parameter not in knobs:
         return f"fixed: backend {config.backend} does not understand it"
     return f"fixed by games.{config.key}.knobs"

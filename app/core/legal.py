@@ -119,5 +119,5 @@ def are_legal(legal: Legal, action: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Return [N]: true where a row's action is legal. ``action`` [N] is in 0 … A - 1."""
     if not isinstance(legal, LegalActions):
         return np.take_along_axis(legal, action[:, None].astype(np.int64), axis=1)[:, 0]
-    wanted = np.arange(len(legal)) * legal.actions + action
-    return np.isin(wanted, legal.places)
+    places = np.arange(len(legal)) * legal.actions + action
+    return np.isin(places, legal.places)
