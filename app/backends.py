@@ -209,10 +209,7 @@ def _understood(config: GameConfig) -> GameConfig:
 
 
 def reason_fixed(parameter: Parameter, config: GameConfig) -> str | None:
-    """Return why the feedback does not change a recorded configuration's parameter.
-
-    None if it may change the parameter.
-    """
+    """Return why the feedback does not change a recorded configuration's parameter; None if it may change it."""
     if parameter in config.knobs:
         return None
     try:

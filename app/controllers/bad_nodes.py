@@ -128,10 +128,7 @@ class NodeWatch:
         self.payloads.append(NodeQuarantined(worker=worker, lasts_seconds=lasts, reason=reason))
 
     def _is_far_below(self, worker: str, score: float) -> bool | None:
-        """Return whether a score is far below other workers' recent scores.
-
-        The score must be far below all of them. ``None`` without such scores.
-        """
+        """Return whether a score is far below all recent scores of other workers; ``None`` without such scores."""
         times_us = self.node(worker).times_us
         since_us = times_us[0] if times_us else 0
         others = [

@@ -58,10 +58,7 @@ def _gain(state: FeedbackState) -> float:
 
 
 def normalised(raw: Mapping[ConfigKey, float], minimum: float, maximum: float) -> dict[ConfigKey, float]:
-    """Scale weights > 0 to average 1 within bounds.
-
-    Each scaled weight is within [minimum, maximum], where minimum <= 1 <= maximum.
-    """
+    """Scale weights > 0 to average 1, each within [minimum, maximum], where minimum <= 1 <= maximum."""
     ordered = sorted(raw.values())
     sums = list(accumulate(ordered, initial=0.0))
 
@@ -88,10 +85,7 @@ class CurriculumIntegration(Controller):
     def evaluated(
         self, rows: Mapping[str, CurriculumRow], event: Event[EvaluationCompleted], states: States
     ) -> Step[CurriculumRow]:
-        """Rebalance after a rating, at most once per cooldown.
-
-        The largest change of a weight must reach ``min_change``.
-        """
+        """Rebalance after a rating, at most once per cooldown, if the largest change reaches ``min_change``."""
         limits, row = self.settings.feedback.curriculum, rows.get(ALL)
         if event.data.purpose != "rating":
             return Step()

@@ -129,10 +129,7 @@ class GauntletFeedbackController(Controller):
         return {"epochs": max(epochs, more_epochs), "games_per_iteration": max(games, more_games)}
 
     def _less_work(self, state: FeedbackState) -> Values:
-        """Return epochs and games per iteration one step back.
-
-        Both move towards their configured values, and not beyond.
-        """
+        """Return epochs and games per iteration one step back towards their configured values, and not beyond."""
 
         def less(name: Parameter) -> float:
             before = state.parameter(name, self.settings)

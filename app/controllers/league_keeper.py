@@ -149,10 +149,7 @@ class LeagueKeeper(Controller):
 
     @handles(EvaluationCompleted)
     def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[LeagueRow]:
-        """Add an evaluation's games to the league.
-
-        A gate's games are left out, because they repeat one pair and would bias ratings.
-        """
+        """Add an evaluation's games to the league, but a gate's, which repeat one pair and would bias ratings."""
         before, row, data = *self._rows(rows, event), event.data
         if data.purpose == "gate":
             return Step()
@@ -193,10 +190,7 @@ class LeagueKeeper(Controller):
         return self._step(event, states, before, row, ())
 
     def _rows(self, rows: Rows, event: Event[Any]) -> tuple[LeagueRow, LeagueRow]:
-        """Return the configuration's row before and after the event.
-
-        In the second row, the event is folded into the league.
-        """
+        """Return the configuration's row before the event, and with the event folded into its league."""
         before = rows.get(event.subject) or FIRST
         league = before.league.with_baselines(self.settings.config(event.subject).builtins)
         return before, before.replace(league=fold_league(league, event, self.settings.league.admission))

@@ -262,10 +262,7 @@ class FeedbackLoopController(Controller):
 def _inspection_step(
     rows: Rows, row: FeedbackRow, watch: NodeWatch, event: Event[Any], payloads: Sequence[Payload]
 ) -> Step[FeedbackRow]:
-    """Return the step after an inspection.
-
-    The step changes the rows of the configuration and of the workers that ``watch`` has changed.
-    """
+    """Return the step that changes the rows of a configuration and of the workers that ``watch`` has changed."""
     changed: dict[str, FeedbackRow | None] = {
         NODE + name: rows.get(NODE + name, FIRST).replace(node=node) for name, node in watch.changed.items()
     }

@@ -43,10 +43,7 @@ class Usual(Row, frozen=True):
 
 
 class LossRow(Row, frozen=True):
-    """Usual ranges of a configuration's metrics.
-
-    ``consecutive`` is the number of its latest consecutive trainings with an anomaly.
-    """
+    """Usual ranges of a configuration's metrics, and its number of ``consecutive`` trainings with an anomaly."""
 
     usual: dict[str, Usual]
     consecutive: int

@@ -91,10 +91,7 @@ class Games(NamedTuple):
 
     @property
     def elo(self) -> float:
-        """Estimated strength above the opponent, in Elo.
-
-        Half a win and half a loss are added to keep the estimate finite.
-        """
+        """Estimated strength above the opponent, in Elo; half a win and half a loss are added to keep it finite."""
         return ELO_SCALE * log10((self.points + 0.5) / (self.number - self.points + 0.5))
 
     @property

@@ -63,19 +63,13 @@ def cache_folder(package: Path, parent: str) -> Path:
 
 
 def _package(source: Path) -> Path:
-    """Return the folder of the package that a source file belongs to.
-
-    This is the top-level package in ``app``, or the file's own folder if the file lies outside of ``app``.
-    """
+    """Return the top-level package in ``app`` of a source file, or its own folder if it lies outside of ``app``."""
     if source.is_relative_to(_APP):
         return _APP / source.relative_to(_APP).parts[0]
     return source.parent
 
 
 def load_compiler() -> None:
-    """Load what numba otherwise loads at a process's first kernel.
-
-    It takes 0.3 s and 25 MB, which forks of this process share.
-    """
+    """Load what numba otherwise loads at a process's first kernel: 0.3 s and 25 MB, which forks share."""
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()

@@ -75,10 +75,7 @@ def initialise(spec: InitialiseSpec, report: Report) -> ModelResult:
 
 
 def canary_texts(config: GameConfig, base: BaseModel) -> list[list[int]]:
-    """Return the token ids of a configuration's canary texts.
-
-    Each text is a prompt with an answer. The texts are always the same.
-    """
+    """Return the token ids of a configuration's canary texts, always the same: prompts with an answer."""
     games = bot_answers(open_text_table(config, 4 * CANARIES), "random", seed=0)
     return [base.encode(prompt + answer) for prompt, answer in islice(games, CANARIES)]
 

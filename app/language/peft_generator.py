@@ -193,10 +193,7 @@ class PeftGenerator(Generator):
 
 
 def batches(rows: Sequence[int], lengths: Sequence[int], most: int = BATCH_TOKENS) -> Iterator[list[int]]:
-    """Yield consecutive rows as batches of at most ``most`` tokens.
-
-    Padding counts. ``lengths`` are ascending. A batch has at least one row.
-    """
+    """Yield rows, by ascending ``lengths``, as batches of at least one row and at most ``most`` tokens with padding."""
     batch: list[int] = []
     for row, length in zip(rows, lengths, strict=True):
         if batch and (len(batch) + 1) * length > most:
