@@ -91,7 +91,7 @@ class Backend:
     distribute: str
 
 
-def _described(config: GameConfig) -> GameInfo:
+def _describe_network(config: GameConfig) -> GameInfo:
     from app.games import bots_of, open_table  # imported late, because most processes don't need OpenSpiel
 
     game, names = open_table(config, slots=0).spec, bots_of(config)
@@ -101,7 +101,7 @@ def _described(config: GameConfig) -> GameInfo:
 
 POLICY_GRADIENT = Backend(
     name=DEFAULT_BACKEND,
-    describe=_described,
+    describe=_describe_network,
     initialise="app.learning.jobs:initialise",
     play="app.play.selfplay:play",
     inspect="app.play.inspection:inspect",
@@ -112,25 +112,25 @@ POLICY_GRADIENT = Backend(
 """An actor-critic network that learns by proximal policy optimisation."""
 
 
-def _searched(config: GameConfig) -> GameInfo:
+def _describe_search(config: GameConfig) -> GameInfo:
     from app.games import open_table
     from app.play.search import check_searchable
 
     check_searchable(config, open_table(config, slots=0).spec)
-    return replace(_described(config), replay_rows=REPLAY_ROWS)
+    return replace(_describe_network(config), replay_rows=REPLAY_ROWS)
 
 
 SEARCH = replace(
     POLICY_GRADIENT,
     name="search",
-    describe=_searched,
+    describe=_describe_search,
     play="app.play.selfplay:play_by_search",
     train="app.learning.search_training:train",
 )
 """A network that learns what its own tree searches find: Gumbel AlphaZero."""
 
 
-def _spoken(config: GameConfig) -> GameInfo:
+def _describe_language(config: GameConfig) -> GameInfo:
     from app.language.base_files import check_settings
     from app.language.packages import require_packages
     from app.language.text_games import BASE_MODEL, open_text_table
@@ -143,7 +143,7 @@ def _spoken(config: GameConfig) -> GameInfo:
 
 LANGUAGE = Backend(
     name=LANGUAGE_BACKEND,
-    describe=_spoken,
+    describe=_describe_language,
     initialise="app.language.jobs:initialise",
     play="app.language.selfplay:play",
     inspect="app.language.inspection:inspect",

@@ -273,12 +273,12 @@ class Allocation:
                     overdue.append(request)
             self.configs[key] = row.replace(out=tuple(remaining))
             for request in overdue:
-                self.configs[key] = self._blame(self.configs[key], request.worker, "a request came to no end")
+                self.configs[key] = self._count_failure(self.configs[key], request.worker, "a request came to no end")
 
     def _emit(self, data: Payload) -> None:
         self.emissions.append(Emission(data))
 
-    def _blame(self, row: ConfigRow, name: str, error: str) -> ConfigRow:
+    def _count_failure(self, row: ConfigRow, name: str, error: str) -> ConfigRow:
         """Count a failed request against its worker.
 
         Consecutive failures pause the worker. No worker is paused for a configuration that also failed at another
@@ -297,7 +297,7 @@ class Allocation:
         # A failure at a worker that has paused says nothing about the configuration, because the worker fails anyway.
         return row if worker.pauses else row.replace(failed_at=row.failed_at or name)
 
-    def _trust(self, name: str | None) -> None:
+    def _forget_failures(self, name: str | None) -> None:
         """Forget a worker's failures after a good shard."""
         if name and (worker := self.workers.get(name)) and worker.failures:
             if worker.pauses:
@@ -320,12 +320,12 @@ class Allocation:
         row = self.row.ended(request, self.now_us, failed=True)
         if isinstance(data, InspectionFailed) or data.worker is None:
             return row
-        return self._blame(row, data.worker, data.error if isinstance(data, SelfplayFailed) else data.reason)
+        return self._count_failure(row, data.worker, data.error if isinstance(data, SelfplayFailed) else data.reason)
 
     def _probed(self, data: NodeProbed) -> ConfigRow | None:
         if request := self.row.outstanding(data.request_id):
             if data.score is not None:
-                self._trust(data.worker)
+                self._forget_failures(data.worker)
             return self.row.without(request)
         return None
 
@@ -338,7 +338,7 @@ class Allocation:
         request = self.row.outstanding(data.request_id)
         if not is_fresh(self.state, self.settings, data.shard.model):
             return self.row.without(request) if request else None
-        self._trust(data.shard.worker)
+        self._forget_failures(data.shard.worker)
         row = self.row.replace(failed_at=None, good_us=self.now_us)
         if not is_usable(self.state, self.settings, data.score):
             return row.ended(request, self.now_us, failed=True) if request else row

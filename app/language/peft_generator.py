@@ -93,13 +93,13 @@ class PeftGenerator(Generator):
         assert lora is not None
         tensors = load_tensors(adapter.checkpoint.parameters)
         if not _have_rank(tensors, lora.rank):  # otherwise PEFT would take memory for the declared one
-            raise _unfit(adapter)
+            raise _mismatch(adapter)
         config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=list(lora.targets))
         self.peft.add_adapter(name, config)
         expected = get_peft_model_state_dict(self.peft, adapter_name=name)
         if _shapes(tensors) != _shapes(expected):
             self.drop(name)
-            raise _unfit(adapter)
+            raise _mismatch(adapter)
         set_peft_model_state_dict(self.peft, tensors, adapter_name=name)
         self.peft.requires_grad_(requires_grad=False)
         self.peft.eval()
@@ -222,7 +222,7 @@ def check_content(adapter: Adapter, fingerprint: str) -> None:
         )
     tensors = load_tensors(checkpoint.parameters)
     if not _have_rank(tensors, manifest.lora.rank):
-        raise _unfit(adapter)
+        raise _mismatch(adapter)
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
             raise ModelMismatch(
@@ -241,7 +241,7 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in tensors.items()}
 
 
-def _unfit(adapter: Adapter) -> ModelMismatch:
+def _mismatch(adapter: Adapter) -> ModelMismatch:
     return ModelMismatch(
         f"MODEL_MISMATCH: the tensors of {adapter.name} are not those of its rank and of this base model.",
         hint="It was made for another base model, or by another version of peft.",

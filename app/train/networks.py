@@ -126,7 +126,7 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
             self.folder.begin(self.head)
         self.say(f"Run folder {self.folder.path.absolute()}; if interrupted, it can be resumed.")
         if (state := self.saved()) is not None:
-            self._tell(f"Going on after iteration {state.iteration}.")
+            self._say(f"Going on after iteration {state.iteration}.")
 
     def sinks(self, clock: Clock, fresh_id: str) -> Iterator[Sink[Evaluation]]:
         """See ``Method.sinks``."""
@@ -150,13 +150,13 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
 
     def first(self) -> Checkpoint:
         """See ``Method.first``."""
-        policy = first_policy(self.game, self.settings, self.head.seed, self._tell)
+        policy = first_policy(self.game, self.settings, self.head.seed, self._say)
         self.folder.keep(policy)  # before sinks, because a sink's file could take the name of the models' folder
         return policy
 
     def begin(self, policy: Checkpoint, evaluation: Evaluation) -> RunState:
         """See ``Method.begin``."""
-        self._tell(f"The first policy: {evaluation}.")
+        self._say(f"The first policy: {evaluation}.")
         return RunState(iteration=0, model=policy.model, best=Best.of(0, policy.model, evaluation))
 
     def ended(self, state: RunState) -> str | None:
@@ -230,7 +230,7 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
         best, recent = state.best, state.recent
         replay = self._replayed(state, games.shard)
         if learned.complaint is not None:
-            self._tell(f"{learned.complaint} The update was discarded; the next ones learn more slowly.")
+            self._say(f"{learned.complaint} The update was discarded; the next ones learn more slowly.")
         if evaluation is not None:
             recent = (*recent, (evaluation.outcome, evaluation.stderr))[-self.settings.training.patience :]
         # Of equals the later one counts as better: against a weak opponent, all evaluations end at 100% while the
@@ -274,7 +274,7 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
             parts.append("discarded")
         if iteration.evaluation:
             parts.append(f"{iteration.evaluation}{' (best)' if iteration.best else ''}")
-        self._tell("  ".join(parts))
+        self._say("  ".join(parts))
 
     def save(self, state: RunState, policy: Checkpoint) -> None:
         """See ``Method.save``."""
@@ -285,7 +285,7 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
     def end(self, state: RunState, policy: Checkpoint, reason: str) -> None:
         """See ``Method.end``."""
         self.save(state, policy)
-        self._tell(f"Ended after {state.iteration} iterations: {reason}.")
+        self._say(f"Ended after {state.iteration} iterations: {reason}.")
 
     def finish(self, state: RunState) -> TrainingResult:
         """See ``Method.finish``. The best policy is evaluated again, on fresh deals."""
@@ -307,7 +307,7 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
             self._policy = checkpoint.model, policy_of(checkpoint, self.settings.games)
         return self._policy[1]
 
-    def _tell(self, text: str) -> None:
+    def _say(self, text: str) -> None:
         """Say a line, unless only warnings are asked for."""
         if self.settings.logging.log_level not in ("WARNING", "ERROR"):
             self.say(text)
