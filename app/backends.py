@@ -91,17 +91,17 @@ class Backend:
     distribute: str
 
 
-def _described(config: GameConfig) -> GameInfo:
+def _describe_network(config: GameConfig) -> GameInfo:
     from app.games import bots_of, open_table  # imported late, because most processes don't need OpenSpiel
 
-    game, known = open_table(config, slots=0).spec, bots_of(config)
-    bots = dict.fromkeys((*known, HEURISTIC) if game.heuristic else known)
+    game, names = open_table(config, slots=0).spec, bots_of(config)
+    bots = dict.fromkeys((*names, HEURISTIC) if game.heuristic else names)
     return GameInfo(game.rules_version, game.players, tuple(bots), frozenset(PARAMETERS), dealt=game.dealt)
 
 
 POLICY_GRADIENT = Backend(
     name=DEFAULT_BACKEND,
-    describe=_described,
+    describe=_describe_network,
     initialise="app.learning.jobs:initialise",
     play="app.play.selfplay:play",
     inspect="app.play.inspection:inspect",
@@ -112,25 +112,25 @@ POLICY_GRADIENT = Backend(
 """An actor-critic network that learns by proximal policy optimisation."""
 
 
-def _searched(config: GameConfig) -> GameInfo:
+def _describe_search(config: GameConfig) -> GameInfo:
     from app.games import open_table
     from app.play.search import check_searchable
 
     check_searchable(config, open_table(config, slots=0).spec)
-    return replace(_described(config), replay_rows=REPLAY_ROWS)
+    return replace(_describe_network(config), replay_rows=REPLAY_ROWS)
 
 
 SEARCH = replace(
     POLICY_GRADIENT,
     name="search",
-    describe=_searched,
+    describe=_describe_search,
     play="app.play.selfplay:play_by_search",
     train="app.learning.search_training:train",
 )
 """A network that learns what its own tree searches find: Gumbel AlphaZero."""
 
 
-def _spoken(config: GameConfig) -> GameInfo:
+def _describe_language(config: GameConfig) -> GameInfo:
     from app.language.base_files import check_settings
     from app.language.packages import require_packages
     from app.language.text_games import BASE_MODEL, open_text_table
@@ -143,7 +143,7 @@ def _spoken(config: GameConfig) -> GameInfo:
 
 LANGUAGE = Backend(
     name=LANGUAGE_BACKEND,
-    describe=_spoken,
+    describe=_describe_language,
     initialise="app.language.jobs:initialise",
     play="app.language.selfplay:play",
     inspect="app.language.inspection:inspect",
@@ -209,16 +209,13 @@ def _understood(config: GameConfig) -> GameConfig:
 
 
 def reason_fixed(parameter: Parameter, config: GameConfig) -> str | None:
-    """Return why the feedback does not change a recorded configuration's parameter.
-
-    None if it may change the parameter.
-    """
+    """Return why the feedback does not change a recorded configuration's parameter; None if it may change it."""
     if parameter in config.knobs:
         return None
     try:
-        known = describe(config).knobs
+        knobs = describe(config).knobs
     except FlyballError:
         return "fixed"
-    if parameter not in known:
+    if parameter not in knobs:
         return f"fixed: backend {config.backend} does not understand it"
     return f"fixed by games.{config.key}.knobs"

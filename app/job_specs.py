@@ -208,10 +208,7 @@ class MatchContext(JobContext):
 
 
 class BatchSpec(MatchContext):
-    """Spec of ``match``, which plays a batch of games of a model against an opponent.
-
-    A report has ``opponent``, its name, and ``games``.
-    """
+    """Spec of ``match``: a batch of a model's games against an opponent. A report has ``opponent`` and ``games``."""
 
     batch: GameBatch
 

@@ -70,7 +70,7 @@ class NodeWatch:
         self._settings, self._key, self._load, self._now_us = settings, ConfigKey(key), load, now_us
         self.delivered = delivered
         self.changed: dict[str, NodeRow] = {}
-        self.said: list[Payload] = []
+        self.payloads: list[Payload] = []
 
     def node(self, worker: str) -> NodeRow:
         """Return a worker's row."""
@@ -117,7 +117,7 @@ class NodeWatch:
     def release(self, worker: str, reason: str) -> None:
         """End a quarantine."""
         self.changed[worker] = NodeRow(times_us=(self._now_us,))
-        self.said.append(NodeReleased(worker=worker, reason=reason))
+        self.payloads.append(NodeReleased(worker=worker, reason=reason))
 
     def _quarantine(self, worker: str, reason: str) -> None:
         """Begin a quarantine, or make it longer."""
@@ -125,22 +125,19 @@ class NodeWatch:
         lasts = backoff(settings.quarantine_seconds, settings.longest_quarantine_seconds, node.quarantines)
         begun = {"times_us": (self._now_us,), "bad": 0, "good_probes": 0, "quarantines": node.quarantines + 1}
         self.changed[worker] = node.replace(**begun)
-        self.said.append(NodeQuarantined(worker=worker, lasts_seconds=lasts, reason=reason))
+        self.payloads.append(NodeQuarantined(worker=worker, lasts_seconds=lasts, reason=reason))
 
     def _is_far_below(self, worker: str, score: float) -> bool | None:
-        """Return whether a score is far below other workers' recent scores.
-
-        The score must be far below all of them. ``None`` without such scores.
-        """
+        """Return whether a score is far below all recent scores of other workers; ``None`` without such scores."""
         times_us = self.node(worker).times_us
         since_us = times_us[0] if times_us else 0
         others = [
-            one.score
-            for one in self.delivered
-            if one.worker != worker
-            and one.score is not None
-            and one.at_us >= since_us
-            and not self.node(one.worker).quarantines
+            shard.score
+            for shard in self.delivered
+            if shard.worker != worker
+            and shard.score is not None
+            and shard.at_us >= since_us
+            and not self.node(shard.worker).quarantines
         ]
         return score < min(others) - self._settings.far_below if others else None
 

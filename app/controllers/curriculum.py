@@ -58,10 +58,7 @@ def _gain(state: FeedbackState) -> float:
 
 
 def normalised(raw: Mapping[ConfigKey, float], minimum: float, maximum: float) -> dict[ConfigKey, float]:
-    """Scale weights > 0 to average 1 within bounds.
-
-    Each scaled weight is within [minimum, maximum], where minimum <= 1 <= maximum.
-    """
+    """Scale weights > 0 to average 1, each within [minimum, maximum], where minimum <= 1 <= maximum."""
     ordered = sorted(raw.values())
     sums = list(accumulate(ordered, initial=0.0))
 
@@ -88,10 +85,7 @@ class CurriculumIntegration(Controller):
     def evaluated(
         self, rows: Mapping[str, CurriculumRow], event: Event[EvaluationCompleted], states: States
     ) -> Step[CurriculumRow]:
-        """Rebalance after a rating, at most once per cooldown.
-
-        The largest change of a weight must reach ``min_change``.
-        """
+        """Rebalance after a rating, at most once per cooldown, if the largest change reaches ``min_change``."""
         limits, row = self.settings.feedback.curriculum, rows.get(ALL)
         if event.data.purpose != "rating":
             return Step()
@@ -99,20 +93,20 @@ class CurriculumIntegration(Controller):
             return Step({ALL: CurriculumRow(set_us=event.recorded_us)})
         if event.recorded_us - row.set_us < limits.rebalance_seconds * SECOND_US:
             return Step()
-        known = {config.key: state_of(states, config.key) for config in self.settings.configs}
-        weights = normalised(self._raw(known), limits.minimum, limits.maximum)
-        change = max(abs(weight - known[key].curriculum_weight) for key, weight in weights.items())
+        feedback = {config.key: state_of(states, config.key) for config in self.settings.configs}
+        weights = normalised(self._raw(feedback), limits.minimum, limits.maximum)
+        change = max(abs(weight - feedback[key].curriculum_weight) for key, weight in weights.items())
         if change < limits.min_change:
             return Step()
         rebalanced = CurriculumRebalanced(weights=weights, reason=f"largest change {change:.2f}")
         return Step({ALL: CurriculumRow(set_us=event.recorded_us)}, (Emission(rebalanced),))
 
-    def _raw(self, known: Mapping[ConfigKey, FeedbackState]) -> dict[ConfigKey, float]:
+    def _raw(self, feedback: Mapping[ConfigKey, FeedbackState]) -> dict[ConfigKey, float]:
         requests = {
             key: state.games_played / self.settings.config(key).selfplay.games_per_request
-            for key, state in known.items()
+            for key, state in feedback.items()
         }
-        gains = [_gain(state) for state in known.values() if state.elo_velocity is not None]
+        gains = [_gain(state) for state in feedback.values() if state.elo_velocity is not None]
         velocity = max(self.settings.feedback.curriculum.least_velocity, sum(gains) / max(1, len(gains)))
-        usual = Usual(sum(requests.values()) / len(known), velocity)
-        return {key: raw_weight(state, requests[key], usual) for key, state in known.items()}
+        usual = Usual(sum(requests.values()) / len(feedback), velocity)
+        return {key: raw_weight(state, requests[key], usual) for key, state in feedback.items()}

@@ -92,10 +92,7 @@ def _intensity(row: QualityRow, state: FeedbackState, settings: IntensitySetting
 def apply_parity(
     row: QualityRow, state: FeedbackState, checked: int, failures: int, settings: QualitySettings
 ) -> Change:
-    """Block training at the first game that does not replay.
-
-    The block is lifted after enough consecutive clean shards.
-    """
+    """Block training at the first game that does not replay, until enough consecutive shards are clean."""
     blocked = state.training_block is not None
     if failures:
         reason = f"{failures} of {checked} games differ from the rules"

@@ -96,18 +96,18 @@ class ConfigRow(Row, frozen=True):
     seconds: float = 1.0
     cause: Cause | None = None
 
-    def asked(self, request: EventId) -> OutstandingRequest | None:
+    def outstanding(self, request_id: EventId) -> OutstandingRequest | None:
         """Return a request, if it is under way."""
-        return next((asked for asked in self.out if asked.request == request), None)
+        return next((request for request in self.out if request.request == request_id), None)
 
-    def ended(self, asked: OutstandingRequest, now_us: int, *, failed: bool = False) -> "ConfigRow":
+    def ended(self, request: OutstandingRequest, now_us: int, *, failed: bool = False) -> "ConfigRow":
         """Free the worker of a request that was played or ``failed``; a failed one awaits the next tick."""
-        ended = asked.replace(failed=failed, ended_us=now_us)
-        return self.replace(out=tuple([ended if other is asked else other for other in self.out]))
+        ended = request.replace(failed=failed, ended_us=now_us)
+        return self.replace(out=tuple([ended if other is request else other for other in self.out]))
 
-    def without(self, asked: OutstandingRequest) -> "ConfigRow":
+    def without(self, request: OutstandingRequest) -> "ConfigRow":
         """Remove a request."""
-        return self.replace(out=tuple([other for other in self.out if other is not asked]))
+        return self.replace(out=tuple([other for other in self.out if other is not request]))
 
 
 class WorkerRow(WorkerHealth, frozen=True, kw_only=True):
@@ -168,7 +168,7 @@ def next_turn(
         return None
     tag, key = min(waiting)
     each = 2 if configs[key].seconds <= limits.waiting_seconds else 1
-    busy = Counter([asked.worker for row in configs.values() for asked in row.out if not asked.ended])
+    busy = Counter([request.worker for row in configs.values() for request in row.out if not request.ended])
     free = [
         (busy[name] / worker.capacity, worker.asked_us, name)
         for name, worker in workers.items()
@@ -190,7 +190,7 @@ def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: i
     needed = None if state.training_block is not None else rows_needed(state, settings)
     if now_us < _due_us(row, state.selfplay_rate, settings.feedback.scheduler, training=needed is not None):
         return False
-    out = sum([not asked.probe for asked in row.out])
+    out = sum([not request.probe for request in row.out])
     if needed is None or (out and row.rows_per_game is None):
         return not out
     fresh = sum([shard.rows for shard in row.shards])

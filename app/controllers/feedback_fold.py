@@ -60,10 +60,7 @@ def longest_between_sweeps(settings: RunSettings) -> timedelta:
 
 @dataclass(frozen=True)
 class FeedbackFold(HandlerReducer):
-    """Folds every configuration's FeedbackState.
-
-    There is one handler for each event type. The reducer emits nothing.
-    """
+    """Folds every configuration's FeedbackState: a handler for each event type, and no emissions."""
 
     settings: RunSettings
     name: ClassVar[str] = "FeedbackState"
@@ -218,10 +215,7 @@ class FeedbackFold(HandlerReducer):
 
     @handles(QualityPenaltyApplied)
     def penalised(self, rows: States, event: Event[QualityPenaltyApplied]) -> Step[FeedbackState]:
-        """Set the rate of self-play.
-
-        An event with rate 1 ends a penalty. Only events with a rate below 1 are counted.
-        """
+        """Set the rate of self-play; rate 1 ends a penalty, and only rates below 1 are counted."""
         rate = event.data.rate_multiplier
         penalties = state_of(rows, event.subject).quality_penalties_applied + (rate < 1)
         return _changed(

@@ -296,7 +296,7 @@ class Fold:
             outcome.changed[HOST, PENDING + event.id] = None
         return decider
 
-    def _shown(self, name: str) -> States:
+    def _states_for(self, name: str) -> States:
         """Return the states with a controller's own pending decisions applied."""
         decisions = [
             event for by, event in self._pending.values() if by == name and event.envelope.subject in self._concerned
@@ -313,12 +313,12 @@ class Fold:
         """Return a reducer's step, and the events that it emits. Raises whatever the reducer raises."""
         reducer, name, step, rows, is_controller, is_own, _, followed = hosted
         if is_own:  # its mistakes must not reach the state of others
-            done = step(MappingProxyType(rows), event, MappingProxyType(self._shown(name)))
+            done = step(MappingProxyType(rows), event, MappingProxyType(self._states_for(name)))
             check_step(reducer.row, done, self._concerned)
         elif followed is not None:
             done = step(rows, event, followed)
         else:
-            done = step(rows, event, self._shown(name)) if is_controller else step(rows, event)
+            done = step(rows, event, self._states_for(name)) if is_controller else step(rows, event)
         return done, draft(reducer, event.cause, done.emissions) if done.emissions else []
 
     def _apply(

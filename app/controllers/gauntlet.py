@@ -46,7 +46,7 @@ class GauntletRow(Row, frozen=True):
     strict_steps: int = 0
 
 
-Wanted = dict[Parameter, float]
+Values = dict[Parameter, float]
 Rows = Mapping[str, GauntletRow]
 
 
@@ -75,12 +75,12 @@ class GauntletFeedbackController(Controller):
             return Step({key: row})
         scores, emissions = {match.opponent: match.score for match in data.results}, list[Emission]()
 
-        def turned(wanted: Wanted, why: str) -> bool:
+        def turn(values: Values, why: str) -> bool:
             """Emit the parameters that change. Returns whether there are any."""
-            before = {name: state.parameter(name, self.settings) for name in wanted}
-            changed = [name for name in wanted if wanted[name] != before[name] and is_turned(name, self.settings, key)]
+            before = {name: state.parameter(name, self.settings) for name in values}
+            changed = [name for name in values if values[name] != before[name] and is_turned(name, self.settings, key)]
             emissions.extend(
-                Emission(HyperparameterUpdated(parameter=name, value=wanted[name], previous=before[name], reason=why))
+                Emission(HyperparameterUpdated(parameter=name, value=values[name], previous=before[name], reason=why))
                 for name in changed
             )
             return bool(changed)
@@ -88,22 +88,22 @@ class GauntletFeedbackController(Controller):
         if (score := scores.get(HEURISTIC)) is not None:
             why = f"{score.mean:.1%} against the heuristic, {{}} {limits.strong_win_rate:.0%}"
             if score.mean > limits.strong_win_rate:
-                row = row.replace(strict_steps=row.strict_steps + turned(self._stricter(state), why.format("above")))
+                row = row.replace(strict_steps=row.strict_steps + turn(self._stricter(state), why.format("above")))
             elif row.strict_steps and score.upper < limits.strong_win_rate:
-                turned(self._laxer(state), why.format("certainly below"))
+                turn(self._laxer(state), why.format("certainly below"))
                 row = row.replace(strict_steps=row.strict_steps - 1)
         if (score := scores.get(RANDOM)) is not None:
             why = f"{score.mean:.1%} of {score.n} games against random, certainly {{}} {limits.weak_win_rate:.0%}"
             if score.upper < limits.weak_win_rate:
-                row = row.replace(work_steps=row.work_steps + turned(self._more_work(state), why.format("below")))
+                row = row.replace(work_steps=row.work_steps + turn(self._more_work(state), why.format("below")))
             elif row.work_steps and score.lower > limits.weak_win_rate:
-                turned(self._less_work(state), why.format("above"))
+                turn(self._less_work(state), why.format("above"))
                 row = row.replace(work_steps=row.work_steps - 1)
         if emissions:
             row = row.replace(changed_us=event.recorded_us, ratings=0)
         return Step({key: row}, tuple(emissions))
 
-    def _stricter(self, state: FeedbackState) -> Wanted:
+    def _stricter(self, state: FeedbackState) -> Values:
         """Return a lower temperature and a higher quality threshold."""
         limits, temperature = self.settings.feedback.gauntlet, state.parameter("base_temperature", self.settings)
         cooler = max(limits.min_temperature, temperature * limits.temperature_factor)
@@ -111,7 +111,7 @@ class GauntletFeedbackController(Controller):
         stricter = bounded("quality_threshold", threshold, self.settings, state.config_key)
         return {"base_temperature": min(temperature, cooler), "quality_threshold": stricter}
 
-    def _laxer(self, state: FeedbackState) -> Wanted:
+    def _laxer(self, state: FeedbackState) -> Values:
         """Return temperature and quality threshold one step back towards their configured values."""
         limits, temperature = self.settings.feedback.gauntlet, state.parameter("base_temperature", self.settings)
         warmer = min(self._configured(state, "base_temperature"), temperature / limits.temperature_factor)
@@ -119,7 +119,7 @@ class GauntletFeedbackController(Controller):
         laxer = max(self._configured(state, "quality_threshold"), threshold - limits.quality_threshold_step)
         return {"base_temperature": max(temperature, warmer), "quality_threshold": min(threshold, laxer)}
 
-    def _more_work(self, state: FeedbackState) -> Wanted:
+    def _more_work(self, state: FeedbackState) -> Values:
         """Return more epochs and games per iteration."""
         limits, epochs = self.settings.feedback.gauntlet, state.parameter("epochs", self.settings)
         more_epochs = float(min(limits.max_epochs, int(epochs * limits.work_factor)))
@@ -128,11 +128,8 @@ class GauntletFeedbackController(Controller):
         more_games = float(min(most, int(games * limits.work_factor)))
         return {"epochs": max(epochs, more_epochs), "games_per_iteration": max(games, more_games)}
 
-    def _less_work(self, state: FeedbackState) -> Wanted:
-        """Return epochs and games per iteration one step back.
-
-        Both move towards their configured values, and not beyond.
-        """
+    def _less_work(self, state: FeedbackState) -> Values:
+        """Return epochs and games per iteration one step back towards their configured values, and not beyond."""
 
         def less(name: Parameter) -> float:
             before = state.parameter(name, self.settings)

@@ -90,7 +90,9 @@ def with_ratings(promoted: tuple[Agent, ...], ratings: Iterable[AgentRating]) ->
     """Return the promoted models, updated with newer ratings where there are any."""
     newer = {rating.agent: rating for rating in ratings}
     return tuple(
-        agent.rated(one.elo, one.elo_stderr, one.games, one.bound) if (one := newer.get(agent.id)) else agent
+        agent.rated(rating.elo, rating.elo_stderr, rating.games, rating.bound)
+        if (rating := newer.get(agent.id))
+        else agent
         for agent in promoted
     )
 
@@ -101,10 +103,10 @@ def _champions(states: States, event: Event[Any], agents: Iterable[Agent]) -> tu
     return tuple(agent for agent in agents if agent.id in names)
 
 
-def retired_by_rollback(league: League, gone: Iterable[Agent]) -> tuple[CheckpointRetired, ...]:
+def retired_by_rollback(league: League, removed: Iterable[Agent]) -> tuple[CheckpointRetired, ...]:
     """Return the retirements of members that a rollback removes from the lineage."""
     active = {agent.id for agent in league.checkpoints}
-    return tuple(retirement_of(agent, "rolled_back") for agent in gone if agent.id in active)
+    return tuple(retirement_of(agent, "rolled_back") for agent in removed if agent.id in active)
 
 
 def may_change_matches(before: LeagueRow, row: LeagueRow, data: Payload) -> bool:
@@ -141,23 +143,20 @@ class LeagueKeeper(Controller):
         emissions = list[Emission]()
         for config in self.settings.configs:  # not in rows' order: a restart changes it, and ids depend on it
             if row := rows.get(config.key):
-                decided = self._matched(row, state_of(states, config.key))
+                decided = self._matchmaking(row, state_of(states, config.key))
                 emissions += (Emission(data, config.key) for data in decided)
         return Step({}, tuple(emissions))
 
     @handles(EvaluationCompleted)
     def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[LeagueRow]:
-        """Add an evaluation's games to the league.
-
-        A gate's games are left out, because they repeat one pair and would bias ratings.
-        """
+        """Add an evaluation's games to the league, but a gate's, which repeat one pair and would bias ratings."""
         before, row, data = *self._rows(rows, event), event.data
         if data.purpose == "gate":
             return Step()
         if data.purpose != "rating":
             return self._step(event, states, before, row, ())
-        row, said = self._rated(row.replace(rated=rated_agent(data)))
-        return self._step(event, states, before, row, said)
+        row, payloads = self._admit_rated(row.replace(rated=rated_agent(data)))
+        return self._step(event, states, before, row, payloads)
 
     @handles(ModelPromoted)
     def promoted(self, rows: Rows, event: Event[ModelPromoted], states: States) -> Step[LeagueRow]:
@@ -166,15 +165,16 @@ class LeagueKeeper(Controller):
         newest = promoted_agent(row, event.data)
         others = tuple(agent for agent in row.promoted if agent.id != newest.id)
         row = row.replace(promoted=_champions(states, event, (*others, newest)))
-        return self._step(event, states, before, row, self._entering(row.league, newest))
+        return self._step(event, states, before, row, self._admission(row.league, newest))
 
     @handles(ModelRolledBack)
     def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[LeagueRow]:
         """Retire the members that were promoted after the restored model."""
         before, row = self._rows(rows, event)
-        kept, bad = _champions(states, event, row.promoted), event.data.from_model
-        gone = tuple(agent for agent in row.promoted if agent not in kept and (kept or agent.id == bad))
-        return self._step(event, states, before, row.replace(promoted=kept), retired_by_rollback(row.league, gone))
+        remaining, model = _champions(states, event, row.promoted), event.data.from_model
+        removed = [agent for agent in row.promoted if agent not in remaining and (remaining or agent.id == model)]
+        retired = retired_by_rollback(row.league, removed)
+        return self._step(event, states, before, row.replace(promoted=remaining), retired)
 
     @handles(EloUpdated)
     def elo_updated(self, rows: Rows, event: Event[EloUpdated], states: States) -> Step[LeagueRow]:
@@ -190,19 +190,16 @@ class LeagueKeeper(Controller):
         return self._step(event, states, before, row, ())
 
     def _rows(self, rows: Rows, event: Event[Any]) -> tuple[LeagueRow, LeagueRow]:
-        """Return the configuration's row before and after the event.
-
-        In the second row, the event is folded into the league.
-        """
+        """Return the configuration's row before the event, and with the event folded into its league."""
         before = rows.get(event.subject) or FIRST
         league = before.league.with_baselines(self.settings.config(event.subject).builtins)
         return before, before.replace(league=fold_league(league, event, self.settings.league.admission))
 
-    def _matched(self, row: LeagueRow, state: FeedbackState) -> tuple[MatchmakingUpdated, ...]:
+    def _matchmaking(self, row: LeagueRow, state: FeedbackState) -> tuple[MatchmakingUpdated, ...]:
         """Return the current model's matchmaking, if it differs from the last decision."""
         league = row.league
-        known = {agent.id: agent for agent in row.promoted} | league.agents
-        hero = known.get(league.champion or "")
+        agents = {agent.id: agent for agent in row.promoted} | league.agents
+        hero = agents.get(league.champion or "")
         if hero is None:
             return ()
         picks = distribution(league, hero, self.settings.league.matchmaking)
@@ -215,15 +212,15 @@ class LeagueKeeper(Controller):
         )
         return () if decided == state.matchmaking else (decided,)
 
-    def _rated(self, row: LeagueRow) -> tuple[LeagueRow, tuple[CheckpointAdded, ...]]:
+    def _admit_rated(self, row: LeagueRow) -> tuple[LeagueRow, tuple[CheckpointAdded, ...]]:
         """Admit a champion that is rated only now. An operator promoted it unrated."""
         *others, newest = row.promoted or (None,)
         if newest is None or row.rated is None or newest.id != row.rated.id or newest.elo is not None:
             return row, ()
-        known = row.rated.replace(parent=newest.parent)
-        return row.replace(promoted=(*others, known)), self._entering(row.league, known)
+        champion = row.rated.replace(parent=newest.parent)
+        return row.replace(promoted=(*others, champion)), self._admission(row.league, champion)
 
-    def _entering(self, league: League, newest: Agent) -> tuple[CheckpointAdded, ...]:
+    def _admission(self, league: League, newest: Agent) -> tuple[CheckpointAdded, ...]:
         """Return the admission of a promoted model.
 
         The result is empty if the model has no rating or is a member already, or if the schedule does not call for it.
@@ -247,28 +244,28 @@ class LeagueKeeper(Controller):
         return (added,)
 
     def _step(
-        self, event: Event[Payload], states: States, before: LeagueRow, row: LeagueRow, said: Iterable[Payload]
+        self, event: Event[Payload], states: States, before: LeagueRow, row: LeagueRow, payloads: Iterable[Payload]
     ) -> Step[LeagueRow]:
         """Apply own decisions to the league, and update matchmaking. Members whose time is over are retired."""
-        league, emissions = self._with(row.league, event, said)
+        league, emissions = self._apply(row.league, event, payloads)
         leaving = retirements(league, self.settings.league.admission)
-        league, more = self._with(league, event, (retirement_of(retired.agent, retired.reason) for retired in leaving))
+        league, retired = self._apply(league, event, (retirement_of(member.agent, member.reason) for member in leaving))
         row, state = row.replace(league=league), state_of(states, event.subject)
-        decided = self._matched(row, state) if may_change_matches(before, row, event.data) else ()
-        asked = self._tournaments(event.subject, league, emissions)
-        return Step({event.subject: row}, (*emissions, *more, *map(Emission, asked), *map(Emission, decided)))
+        matchmaking = self._matchmaking(row, state) if may_change_matches(before, row, event.data) else ()
+        matches = self._tournaments(event.subject, league, emissions)
+        return Step({event.subject: row}, (*emissions, *retired, *map(Emission, matches), *map(Emission, matchmaking)))
 
-    def _tournaments(self, key: str, league: League, said: Iterable[Emission]) -> Iterable[MatchesRequested]:
+    def _tournaments(self, key: str, league: League, emissions: Iterable[Emission]) -> Iterable[MatchesRequested]:
         settings = self.settings.league.tournaments
-        for emission in said:
+        for emission in emissions:
             if isinstance(emission.data, CheckpointAdded):
                 seed = derive_seed(self.settings.seed, key)
                 yield from tournaments(league, league.agents[emission.data.model], settings, seed)
 
-    def _with(
-        self, league: League, event: Event[Payload], said: Iterable[Payload]
+    def _apply(
+        self, league: League, event: Event[Payload], payloads: Iterable[Payload]
     ) -> tuple[League, tuple[Emission, ...]]:
-        emissions = tuple(Emission(data) for data in said)
+        emissions = tuple(Emission(data) for data in payloads)
         for emission in emissions:
             league = league_after(league, emission.data, event.recorded_us, self.settings.league.admission)
         return league, emissions

@@ -123,7 +123,7 @@ class EvaluationFeedbackHandler(Controller):
         removed = [champion for champion in row.promoted if champion.model not in champions]
         row = row.replace(promoted=tuple(champion for champion in row.promoted if champion.model in champions))
         before = state.parameter("learning_rate", self.settings)
-        if not removed or row.by_operator or self._within(state, removed[0].learning_rate) == before:
+        if not removed or row.by_operator or self._bounded(state, removed[0].learning_rate) == before:
             return Step({event.subject: row})
         reason = f"the rollback removes the models since {removed[0].model[:8]}"
         return self._set(row, event, state, removed[0].learning_rate, reason)
@@ -181,18 +181,18 @@ class EvaluationFeedbackHandler(Controller):
     ) -> Step[LearningRow]:
         """Multiply the learning rate, if that changes it."""
         before = state.parameter("learning_rate", self.settings)
-        rate = self._within(state, before * factor)
+        rate = self._bounded(state, before * factor)
         return Step({event.subject: row}) if rate == before else self._set(row, event, state, rate, reason)
 
     def _set(
         self, row: LearningRow, event: Event[Any], state: FeedbackState, rate: float, reason: str
     ) -> Step[LearningRow]:
         changed = row.replace(changed_us=event.recorded_us, ratings=0, by_operator=False)
-        before, after = state.parameter("learning_rate", self.settings), self._within(state, rate)
+        before, after = state.parameter("learning_rate", self.settings), self._bounded(state, rate)
         update = HyperparameterUpdated(parameter="learning_rate", value=after, previous=before, reason=reason)
         return Step({event.subject: changed}, (Emission(update),))
 
-    def _within(self, state: FeedbackState, rate: float) -> float:
+    def _bounded(self, state: FeedbackState, rate: float) -> float:
         """Return a learning rate within its bounds.
 
         A rate that is above the bounds already may stay there. A rate that decisions do not change keeps its value.

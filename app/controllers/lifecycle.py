@@ -229,6 +229,8 @@ class ModelLifecycleCoordinator(Controller):
             return _promote(event, current, rated, _evidence(rated, "no model before it", 0, 0))
         if candidate.parent != current:
             return _reject(event, current, rated, _evidence(rated, "not trained from the current model", 0, 0))
+        if candidate.phase is Phase.GATING:  # rated again while its gate games are under way
+            return _step(event, rated)
         return self._another_round(event, current, rated)
 
     @handles(EvaluationFailed)

@@ -117,17 +117,17 @@ class Lineage(Row, frozen=True):
                 if self.changes_current(data):
                     models = [champion.model for champion in self.champions]
                     restored = Champion(model=model, step=step)
-                    kept = self.champions[: models.index(model) + 1] if model in models else (restored,)
-                    return self.replace(champions=kept, training=None, candidate=None, unrated=None)
+                    champions = self.champions[: models.index(model) + 1] if model in models else (restored,)
+                    return self.replace(champions=champions, training=None, candidate=None, unrated=None)
             case ModelDistributed(model=model, step=step):
                 return self.replace(distributed=DistributedModel(model=model, step=step))
             case EloUpdated(ratings=ratings):
                 newer = {rating.agent: rating for rating in ratings}
                 rated = [
-                    one.replace(elo=rating.elo, elo_stderr=rating.elo_stderr)
-                    if (rating := newer.get(one.model))
-                    else one
-                    for one in self.champions
+                    champion.replace(elo=rating.elo, elo_stderr=rating.elo_stderr)
+                    if (rating := newer.get(champion.model))
+                    else champion
+                    for champion in self.champions
                 ]
                 return self.replace(champions=tuple(rated))
         return self

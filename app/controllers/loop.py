@@ -122,7 +122,7 @@ class FeedbackLoopController(Controller):
         if state_of(states, event.subject).lineage.candidate not in (None, event.data.model):
             return Step()
         awaited = Awaited(model=event.data.model, step=event.data.step, attempts=1)
-        return self._ask(rows.get(event.subject) or FIRST, event.subject, awaited)
+        return self._request(rows.get(event.subject) or FIRST, event.subject, awaited)
 
     @handles(EvaluationFailed)
     def evaluation_failed(self, rows: Rows, event: Event[EvaluationFailed], states: States) -> Step[FeedbackRow]:
@@ -136,7 +136,7 @@ class FeedbackLoopController(Controller):
             or awaited.attempts >= MAX_ATTEMPTS
         ):
             return Step()
-        return self._ask(row, event.subject, awaited.replace(attempts=awaited.attempts + 1))
+        return self._request(row, event.subject, awaited.replace(attempts=awaited.attempts + 1))
 
     @handles(EvaluationCompleted)
     def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[FeedbackRow]:
@@ -146,7 +146,7 @@ class FeedbackLoopController(Controller):
             return Step()
         awaited = None if row.awaited and row.awaited.model == data.model else row.awaited
         row = row.replace(awaited=awaited, rated_us=event.recorded_us, overdue=False, evaluated=event.cause)
-        row, emissions = self._check(row, state_of(states, key), event)
+        row, emissions = self._check_stall(row, state_of(states, key), event)
         return Step({key: row}, tuple(emissions))
 
     @handles(QualityScoreUpdated)
@@ -154,27 +154,29 @@ class FeedbackLoopController(Controller):
         """Set penalty and intensity by the configuration's quality. The shard's worker is judged, too."""
         row, data, settings = rows.get(event.subject) or FIRST, event.data, self.settings.feedback
         state, watch = state_of(states, event.subject), self._watch(rows, row, event)
-        quality, found = row.quality, tuple[Payload, ...]()
+        quality, payloads = row.quality, tuple[Payload, ...]()
         if data.shard.worker is not None:
             watch.score(data.shard.worker, data.score)
         if state.quality_score is not None:
-            quality, found = apply_quality(quality, state, settings, event.recorded_us)
-        return _inspected(rows, row.replace(quality=quality, inspected=event.cause), watch, event, found)
+            quality, payloads = apply_quality(quality, state, settings, event.recorded_us)
+        return _inspection_step(rows, row.replace(quality=quality, inspected=event.cause), watch, event, payloads)
 
     @handles(ParityChecked)
     def parity_checked(self, rows: Rows, event: Event[ParityChecked], states: States) -> Step[FeedbackRow]:
         """Block training where games break the rules. Training is not blocked if only one worker is at fault."""
         row, data, key = rows.get(event.subject) or FIRST, event.data, event.subject
         state, watch = state_of(states, key), self._watch(rows, row, event)
-        quality, found = row.quality, tuple[Payload, ...]()
+        quality, payloads = row.quality, tuple[Payload, ...]()
         reason = f"{data.failures} of {data.checked} games of {key} differ from the rules"
         if not (data.failures and data.worker is not None and watch.is_at_fault(data.worker, reason)):
-            quality, found = apply_parity(quality, state, data.checked, data.failures, self.settings.feedback.quality)
-        if any(isinstance(one, TrainingBlockedByQuality) for one in found):
-            accused = [name for name, one in rows.items() if one.node.broken == key and one.node.quarantines]
+            quality, payloads = apply_parity(
+                quality, state, data.checked, data.failures, self.settings.feedback.quality
+            )
+        if any(isinstance(payload, TrainingBlockedByQuality) for payload in payloads):
+            accused = [name for name, other in rows.items() if other.node.broken == key and other.node.quarantines]
             for name in sorted(accused):  # because rows change their order at a restart, and ids depend on it
                 watch.release(name.removeprefix(NODE), f"others break the rules of {key} as well")
-        return _inspected(rows, row.replace(quality=quality), watch, event, found)
+        return _inspection_step(rows, row.replace(quality=quality), watch, event, payloads)
 
     @handles(NodeProbed)
     def probed(self, rows: Rows, event: Event[NodeProbed], states: States) -> Step[FeedbackRow]:
@@ -183,7 +185,7 @@ class FeedbackLoopController(Controller):
         watch = self._watch(rows, row, event)
         if data.worker is not None:
             watch.probe(data.worker, data.score)
-        return _inspected(rows, row, watch, event, ())
+        return _inspection_step(rows, row, watch, event, ())
 
     @handles(NodeQuarantined, NodeReleased)
     def quarantine_decided(
@@ -215,13 +217,13 @@ class FeedbackLoopController(Controller):
         for config in self.settings.configs:  # not in rows' order: a restart changes it, and ids depend on it
             row = rows.get(config.key) or FIRST
             row = row.replace(rated_us=now_us if row.rated_us is None else row.rated_us + off_us)
-            row, overdue = self._missed(row, now_us)
-            row, found = self._check(row, state_of(states, config.key), event)
+            row, overdue = self._emit_overdue(row, now_us)
+            row, checked = self._check_stall(row, state_of(states, config.key), event)
             changed[config.key] = row
-            emissions += [emission._replace(subject=config.key) for emission in (*overdue, *found)]
+            emissions += [emission._replace(subject=config.key) for emission in (*overdue, *checked)]
         return Step(changed, tuple(emissions))
 
-    def _missed(self, row: FeedbackRow, now_us: int) -> tuple[FeedbackRow, Sequence[Emission]]:
+    def _emit_overdue(self, row: FeedbackRow, now_us: int) -> tuple[FeedbackRow, Sequence[Emission]]:
         """Emit EVALUATION_OVERDUE once per gap in evaluations."""
         assert row.rated_us is not None  # the sweep has just set it
         hours = (now_us - row.rated_us) / SECOND_US / SECONDS_PER_HOUR
@@ -231,19 +233,19 @@ class FeedbackLoopController(Controller):
         overdue = EvaluationOverdue(hours=hours, model=model, attempts=attempts)
         return row.replace(overdue=True), (Emission(overdue, evidence=row.evaluated),)
 
-    def _check(
+    def _check_stall(
         self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
     ) -> tuple[FeedbackRow, Sequence[Emission]]:
         """Look for stalls and pauses, at most once per check period."""
         now_us, settings = event.recorded_us, self.settings.feedback.stall
         if now_us - row.checked_us < settings.check_seconds * SECOND_US:
             return row, ()
-        found = check_stall(
+        emissions = check_stall(
             state, settings, now_us, rated_by=row.evaluated, inspected_by=row.inspected, overdue=row.overdue
         )
-        return row.replace(checked_us=now_us), found
+        return row.replace(checked_us=now_us), emissions
 
-    def _ask(self, row: FeedbackRow, key: str, awaited: Awaited) -> Step[FeedbackRow]:
+    def _request(self, row: FeedbackRow, key: str, awaited: Awaited) -> Step[FeedbackRow]:
         seed = derive_seed(self.settings.seed, key, "evaluation", awaited.model, awaited.attempts)
         request = EvaluationRequested(purpose="rating", model=awaited.model, step=awaited.step, seed=seed)
         return Step({key: row.replace(awaited=awaited)}, (Emission(request),))
@@ -257,15 +259,12 @@ class FeedbackLoopController(Controller):
         return NodeWatch(self.settings.feedback.nodes, event.subject, row.delivered, load, event.recorded_us)
 
 
-def _inspected(
-    rows: Rows, row: FeedbackRow, watch: NodeWatch, event: Event[Any], found: Sequence[Payload]
+def _inspection_step(
+    rows: Rows, row: FeedbackRow, watch: NodeWatch, event: Event[Any], payloads: Sequence[Payload]
 ) -> Step[FeedbackRow]:
-    """Return the step after an inspection.
-
-    The step changes the rows of the configuration and of the workers that ``watch`` has changed.
-    """
+    """Return the step that changes the rows of a configuration and of the workers that ``watch`` has changed."""
     changed: dict[str, FeedbackRow | None] = {
-        NODE + name: rows.get(NODE + name, FIRST).replace(node=one) for name, one in watch.changed.items()
+        NODE + name: rows.get(NODE + name, FIRST).replace(node=node) for name, node in watch.changed.items()
     }
     changed[event.subject] = row.replace(delivered=watch.delivered)
-    return Step(changed, tuple(Emission(payload) for payload in (*found, *watch.said)))
+    return Step(changed, tuple(Emission(payload) for payload in (*payloads, *watch.payloads)))

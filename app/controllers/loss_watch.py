@@ -43,10 +43,7 @@ class Usual(Row, frozen=True):
 
 
 class LossRow(Row, frozen=True):
-    """Usual ranges of a configuration's metrics.
-
-    ``consecutive`` is the number of its latest consecutive trainings with an anomaly.
-    """
+    """Usual ranges of a configuration's metrics, and its number of ``consecutive`` trainings with an anomaly."""
 
     usual: dict[str, Usual]
     consecutive: int
@@ -68,10 +65,10 @@ class LossWatch(Controller):
         settings, row = self.settings.feedback.anomaly, rows.get(event.subject) or LossRow(usual={}, consecutive=0)
         consecutive = row.consecutive + 1
         watched = [name for name in settings.metrics if name in data.metrics]
-        found = [_judged(name, data.metrics[name], row.usual.get(name), settings, consecutive) for name in watched]
+        judgements = [_judged(name, data.metrics[name], row.usual.get(name), settings, consecutive) for name in watched]
         ranges = {name: usual for name, usual in row.usual.items() if name in settings.metrics}
-        ranges |= {name: after for name, (after, _) in zip(watched, found, strict=True)}
-        anomalies = tuple(Emission(anomaly) for _, anomaly in found if anomaly)
+        ranges |= {name: after for name, (after, _) in zip(watched, judgements, strict=True)}
+        anomalies = tuple(Emission(anomaly) for _, anomaly in judgements if anomaly)
         return Step({event.subject: LossRow(usual=ranges, consecutive=consecutive if anomalies else 0)}, anomalies)
 
 

@@ -198,9 +198,9 @@ class Allocation:
         if met.draws:
             sampled = OpponentSampled(request_id=request_id, model=model, opponents=met.draws)
             self.emissions.append(Emission(sampled, key, row.cause))
-        asked = OutstandingRequest(request=request_id, worker=name, at_us=self.now_us, probe=probe)
+        outstanding = OutstandingRequest(request=request_id, worker=name, at_us=self.now_us, probe=probe)
         self.configs[key] = row.replace(
-            out=(*row.out, asked),
+            out=(*row.out, outstanding),
             requests=row.requests + 1,
             requested_us=self.now_us,
             gap_seconds=gap_seconds(row, state.selfplay_rate, self.limits, self.now_us),
@@ -216,7 +216,7 @@ class Allocation:
             worker = self.workers.get(name) or WorkerRow(capacity=data.capacity, asked_us=0)
             self.workers[name] = worker.after_pause().replace(capacity=data.capacity, lost=False)
 
-    def _gone(self, data: DaemonStopped | NodeLost) -> None:
+    def _stopped(self, data: DaemonStopped | NodeLost) -> None:
         """Give up the requests of a worker that stopped or was lost."""
         name = f"{data.daemon}@{data.node}"
         if worker := self.workers.get(name):
@@ -262,23 +262,23 @@ class Allocation:
         for key, row in sorted(
             self.configs.items()
         ):  # sorted, because ids depend on the order, and a restart changes it
-            kept, overdue = list[OutstandingRequest](), list[OutstandingRequest]()
-            for asked in row.out:
-                worker = self.workers[asked.worker]
-                if (worker.lost and not asked.ended) or (worker.quarantined and not asked.probe) or asked.failed:
+            remaining, overdue = list[OutstandingRequest](), list[OutstandingRequest]()
+            for request in row.out:
+                worker = self.workers[request.worker]
+                if (worker.lost and not request.ended) or (worker.quarantined and not request.probe) or request.failed:
                     continue
-                if asked.at_us > oldest_us and (asked.ended_us is None or asked.ended_us > uninspected_us):
-                    kept.append(asked)
-                elif not asked.ended:
-                    overdue.append(asked)
-            self.configs[key] = row.replace(out=tuple(kept))
-            for asked in overdue:
-                self.configs[key] = self._blame(self.configs[key], asked.worker, "a request came to no end")
+                if request.at_us > oldest_us and (request.ended_us is None or request.ended_us > uninspected_us):
+                    remaining.append(request)
+                elif not request.ended:
+                    overdue.append(request)
+            self.configs[key] = row.replace(out=tuple(remaining))
+            for request in overdue:
+                self.configs[key] = self._count_failure(self.configs[key], request.worker, "a request came to no end")
 
     def _emit(self, data: Payload) -> None:
         self.emissions.append(Emission(data))
 
-    def _blame(self, row: ConfigRow, name: str, error: str) -> ConfigRow:
+    def _count_failure(self, row: ConfigRow, name: str, error: str) -> ConfigRow:
         """Count a failed request against its worker.
 
         Consecutive failures pause the worker. No worker is paused for a configuration that also failed at another
@@ -297,7 +297,7 @@ class Allocation:
         # A failure at a worker that has paused says nothing about the configuration, because the worker fails anyway.
         return row if worker.pauses else row.replace(failed_at=row.failed_at or name)
 
-    def _trust(self, name: str | None) -> None:
+    def _forget_failures(self, name: str | None) -> None:
         """Forget a worker's failures after a good shard."""
         if name and (worker := self.workers.get(name)) and worker.failures:
             if worker.pauses:
@@ -305,9 +305,9 @@ class Allocation:
             self.workers[name] = worker.after_success().after_pause()
 
     def _complete(self, data: SelfplayComplete) -> ConfigRow | None:
-        if asked := self.row.asked(data.request_id):
+        if request := self.row.outstanding(data.request_id):
             seconds = min(max(0.001, data.seconds), MOST_LEASES * self.limits.lease_seconds)
-            return self.row.ended(asked, self.now_us).replace(seconds=seconds)
+            return self.row.ended(request, self.now_us).replace(seconds=seconds)
         return None
 
     def _failed(self, data: SelfplayFailed | QualityDegraded | InspectionFailed) -> ConfigRow | None:
@@ -315,18 +315,18 @@ class Allocation:
 
         The next tick repeats the request, because an immediate repeat would spin at a persistent failure.
         """
-        if (asked := self.row.asked(data.request_id)) is None:
+        if (request := self.row.outstanding(data.request_id)) is None:
             return None
-        row = self.row.ended(asked, self.now_us, failed=True)
+        row = self.row.ended(request, self.now_us, failed=True)
         if isinstance(data, InspectionFailed) or data.worker is None:
             return row
-        return self._blame(row, data.worker, data.error if isinstance(data, SelfplayFailed) else data.reason)
+        return self._count_failure(row, data.worker, data.error if isinstance(data, SelfplayFailed) else data.reason)
 
     def _probed(self, data: NodeProbed) -> ConfigRow | None:
-        if asked := self.row.asked(data.request_id):
+        if request := self.row.outstanding(data.request_id):
             if data.score is not None:
-                self._trust(data.worker)
-            return self.row.without(asked)
+                self._forget_failures(data.worker)
+            return self.row.without(request)
         return None
 
     def _scored(self, data: QualityScoreUpdated) -> ConfigRow | None:
@@ -335,16 +335,16 @@ class Allocation:
         Otherwise the next tick requests others. Rows of a searched model that was rolled back meanwhile are awaited in
         vain, so others are requested at once.
         """
-        asked = self.row.asked(data.request_id)
+        request = self.row.outstanding(data.request_id)
         if not is_fresh(self.state, self.settings, data.shard.model):
-            return self.row.without(asked) if asked else None
-        self._trust(data.shard.worker)
+            return self.row.without(request) if request else None
+        self._forget_failures(data.shard.worker)
         row = self.row.replace(failed_at=None, good_us=self.now_us)
         if not is_usable(self.state, self.settings, data.score):
-            return row.ended(asked, self.now_us, failed=True) if asked else row
+            return row.ended(request, self.now_us, failed=True) if request else row
         shards = latest_shards(self.state, self.settings, (*row.shards, data.shard))
         rows = min(data.shard.rows, most_rows(self.state, self.settings))
-        answered = row.without(asked) if asked else row
+        answered = row.without(request) if request else row
         return answered.replace(shards=shards, rows_per_game=rows / data.shard.games)
 
     def _distributed(self, _: ModelDistributed) -> ConfigRow:
@@ -367,7 +367,7 @@ class Allocation:
         """
         out = self.row.out
         if self.settings.config(self.key).replays:
-            out = tuple([asked for asked in out if asked.probe])
+            out = tuple([request for request in out if request.probe])
         return self.row.replace(shards=(), out=out)
 
     def _evaluation_failed(self, data: EvaluationFailed) -> ConfigRow | None:
@@ -381,13 +381,13 @@ class Allocation:
         AdaptiveParamsChanged: _state_changed,
         ClockTick: _tick,
         DaemonReady: _ready,
-        DaemonStopped: _gone,
+        DaemonStopped: _stopped,
         EvaluationFailed: _evaluation_failed,
         HyperparameterUpdated: _state_changed,
         InspectionFailed: _failed,
         ModelDistributed: _distributed,
         ModelRolledBack: _rolled_back,
-        NodeLost: _gone,
+        NodeLost: _stopped,
         NodeProbed: _probed,
         NodeQuarantined: _quarantined,
         NodeReleased: _released,

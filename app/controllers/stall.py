@@ -92,7 +92,7 @@ def check_stall(
     return ()
 
 
-def _boost(wanted: float, settings: StallSettings, reason: str) -> ExplorationBoost:
-    multiplier = min(settings.boost_cap, max(1.0, wanted))
+def _boost(multiplier: float, settings: StallSettings, reason: str) -> ExplorationBoost:
+    multiplier = min(settings.boost_cap, max(1.0, multiplier))
     lasts = settings.boost_hours * SECONDS_PER_HOUR if multiplier > 1 else 0.0
     return ExplorationBoost(multiplier=multiplier, lasts_seconds=lasts, reason=reason)

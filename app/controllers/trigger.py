@@ -85,25 +85,25 @@ class TrainingTrigger(Controller):
         new: dict[str, TrainingRow] = {
             config.key: TrainingRow() for config in self.settings.configs if config.key not in rows
         }
-        return self._requested(new, event, states)
+        return self._request(new, event, states)
 
     @handles(ClockTick)
     def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[TrainingRow]:
         """Request trainings whose cooldown has ended."""
         due: dict[str, TrainingRow] = {
-            one.key: rows[one.key]
-            for one in self.settings.configs
-            if one.key in rows and self._may_train(state_of(states, one.key), rows[one.key], event)
+            config.key: rows[config.key]
+            for config in self.settings.configs
+            if config.key in rows and self._may_train(state_of(states, config.key), rows[config.key], event)
         }
-        return self._requested(due, event, states)
+        return self._request(due, event, states)
 
     @handles(NodeQuarantined)
     def node_quarantined(self, rows: Rows, event: Event[NodeQuarantined], states: States) -> Step[TrainingRow]:
         """Drop the shards of a worker in quarantine."""
         worker = event.data.worker
-        kept = {key: tuple(shard for shard in row.shards if shard.worker != worker) for key, row in rows.items()}
+        remaining = {key: tuple(shard for shard in row.shards if shard.worker != worker) for key, row in rows.items()}
         return Step(
-            {key: rows[key].replace(shards=shards) for key, shards in kept.items() if shards != rows[key].shards}
+            {key: rows[key].replace(shards=shards) for key, shards in remaining.items() if shards != rows[key].shards}
         )
 
     @handles(ModelDistributed)
@@ -112,12 +112,12 @@ class TrainingTrigger(Controller):
         row, state = rows.get(event.subject), state_of(states, event.subject)
         shards = row.shards if row else ()
         fresh = tuple([shard for shard in shards if is_fresh(state, self.settings, shard.model)])
-        return self._changed(rows, event, states, shards=fresh, failures=0)
+        return self._change(rows, event, states, shards=fresh, failures=0)
 
     @handles(PromotionRejected)
     def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[TrainingRow]:
         """Forget failures, because a model was trained and rated. A training is requested if it may begin now."""
-        return self._changed(rows, event, states, failures=0)
+        return self._change(rows, event, states, failures=0)
 
     @handles(EvaluationFailed, TrainingFailed)
     def failed(
@@ -127,12 +127,12 @@ class TrainingTrigger(Controller):
         if isinstance(event.data, EvaluationFailed) and event.data.purpose != "rating":
             return Step()  # only a failed rating drops the candidate
         row = rows.get(event.subject) or TrainingRow()
-        return self._changed(rows, event, states, failures=row.failures + 1, failed_us=event.recorded_us)
+        return self._change(rows, event, states, failures=row.failures + 1, failed_us=event.recorded_us)
 
     @handles(ModelRolledBack, TrainingBlockedByQuality)
     def shards_spoiled(self, rows: Rows, event: Event[Any], states: States) -> Step[TrainingRow]:
         """Drop all shards. Another model played them, or a block made them suspect."""
-        return self._changed(rows, event, states, shards=())
+        return self._change(rows, event, states, shards=())
 
     @handles(TrainingRequested)
     def training_requested(self, rows: Rows, event: Event[TrainingRequested], states: States) -> Step[TrainingRow]:
@@ -141,9 +141,7 @@ class TrainingTrigger(Controller):
         return (
             Step()
             if row is None
-            else self._changed(
-                rows, event, states, shards=tuple(shard for shard in row.shards if shard.key not in used)
-            )
+            else self._change(rows, event, states, shards=tuple(shard for shard in row.shards if shard.key not in used))
         )
 
     @handles(QualityScoreUpdated)
@@ -153,7 +151,7 @@ class TrainingTrigger(Controller):
         usable = is_usable(state, self.settings, event.data.score)
         if row is None or not usable or not is_fresh(state, self.settings, shard.model):
             return Step()
-        return self._changed(rows, event, states, shards=latest_shards(state, self.settings, (*row.shards, shard)))
+        return self._change(rows, event, states, shards=latest_shards(state, self.settings, (*row.shards, shard)))
 
     @handles(
         AdaptiveParamsChanged,
@@ -163,16 +161,16 @@ class TrainingTrigger(Controller):
     )
     def state_changed(self, rows: Rows, event: Event[Any], states: States) -> Step[TrainingRow]:
         """Request a training if it may begin now."""
-        return self._changed(rows, event, states)
+        return self._change(rows, event, states)
 
-    def _changed(self, rows: Rows, event: Event[Any], states: States, **changes: Any) -> Step[TrainingRow]:
+    def _change(self, rows: Rows, event: Event[Any], states: States, **changes: Any) -> Step[TrainingRow]:
         """Change the row of the event's configuration, if it has one. A training is requested if it may begin now."""
         key = event.subject
         if key not in rows:
             return Step()
         row = rows[key].replace(**changes, cause=event.cause)
         if self._may_train(state_of(states, key), row, event):
-            return self._requested({key: row}, event, states)
+            return self._request({key: row}, event, states)
         return Step({key: row})
 
     def _may_train(self, state: FeedbackState, row: TrainingRow, event: Event[Payload]) -> bool:
@@ -189,7 +187,7 @@ class TrainingTrigger(Controller):
         needed = rows_needed(state, self.settings)
         return needed is not None and bool(row.shards) and sum([shard.rows for shard in row.shards]) >= needed
 
-    def _requested(self, rows: Mapping[str, TrainingRow], event: Event[Payload], states: States) -> Step[TrainingRow]:
+    def _request(self, rows: Mapping[str, TrainingRow], event: Event[Payload], states: States) -> Step[TrainingRow]:
         """Request a training of each configuration. A configuration without a model gets its initial model."""
         requested, emissions = dict[str, TrainingRow | None](), list[Emission]()
         for key, row in rows.items():

@@ -91,10 +91,7 @@ class Games(NamedTuple):
 
     @property
     def elo(self) -> float:
-        """Estimated strength above the opponent, in Elo.
-
-        Half a win and half a loss are added to keep the estimate finite.
-        """
+        """Estimated strength above the opponent, in Elo; half a win and half a loss are added to keep it finite."""
         return ELO_SCALE * log10((self.points + 0.5) / (self.number - self.points + 0.5))
 
     @property
@@ -252,7 +249,7 @@ class ModelPerformanceWatchdog(Controller):
         if data.purpose != "rating":
             return Step()
         if current is not None:
-            return self._counted(event, row, played, current)
+            return self._count(event, row, played, current)
         return Step({event.subject: row.replace(evaluated=data.model, match=played)})
 
     @handles(ModelPromoted)
@@ -269,7 +266,7 @@ class ModelPerformanceWatchdog(Controller):
             doubt=row.doubt.replace(matches=0),
         )
         match = row.match if event.data.model == row.evaluated else None
-        return self._counted(event, promoted, match, lineage.champions[-1])
+        return self._count(event, promoted, match, lineage.champions[-1])
 
     @handles(ModelRolledBack)
     def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[WatchRow]:
@@ -277,9 +274,7 @@ class ModelPerformanceWatchdog(Controller):
         row, data = rows.get(event.subject) or FIRST, event.data
         return Step({event.subject: _restored(row, data.to_model, alarm=data.from_model == row.alarmed)})
 
-    def _counted(
-        self, event: Event[Any], row: WatchRow, played: MatchResult | None, current: Champion
-    ) -> Step[WatchRow]:
+    def _count(self, event: Event[Any], row: WatchRow, played: MatchResult | None, current: Champion) -> Step[WatchRow]:
         """Count a match of the current model."""
         if played is None:
             return Step({event.subject: row})
@@ -288,9 +283,9 @@ class ModelPerformanceWatchdog(Controller):
             return self._tested(event, row, row.level, games, current)
         if row.level is not None and other is None and current.model == row.level.opponent:  # it is the only anchor
             return Step({event.subject: row})
-        return self._against_another(event, row, other, games, current)
+        return self._start_level(event, row, other, games, current)
 
-    def _against_another(
+    def _start_level(
         self, event: Event[Any], row: WatchRow, other: ModelHash | None, games: Games, current: Champion
     ) -> Step[WatchRow]:
         """Start a level: at 0 against the previous champion, otherwise as measured.
@@ -314,7 +309,7 @@ class ModelPerformanceWatchdog(Controller):
         if evidence >= settings.threshold:
             return _alarm(key, row, model, level, settings)
         if cusum.total == 0:
-            return _calm(key, row.replace(level=level.after(all_games)), model, games, settings)
+            return _step_without_alarm(key, row.replace(level=level.after(all_games)), model, games, settings)
         row = row.replace(level=level, calm_games=0)
         if evidence < settings.suspicion * settings.threshold or cusum.matches >= settings.most_matches:
             return Step({key: row})
@@ -360,7 +355,9 @@ def _after_games(cusum: CusumState, level: Level, games: Games, settings: Watchd
     )
 
 
-def _calm(key: str, row: WatchRow, model: ModelHash, games: Games, settings: WatchdogSettings) -> Step[WatchRow]:
+def _step_without_alarm(
+    key: str, row: WatchRow, model: ModelHash, games: Games, settings: WatchdogSettings
+) -> Step[WatchRow]:
     """Record a good model; clear an alarm after ``clear_games`` games."""
     calm = row.calm_games + games.number
     healthy = row.replace(last_good=model, calm_games=calm)

@@ -59,10 +59,7 @@ class SteadyTime:
 
     @classmethod
     def begin(cls, recorded_us: int, day_us: int, monotonic_us: int) -> "SteadyTime":
-        """Start in a new process, trusting the time of day.
-
-        The time of day is trusted because the length of the pause is unknown.
-        """
+        """Start in a new process, trusting the time of day, because the length of the pause is unknown."""
         now_us = max(recorded_us, day_us)
         return cls(now_us, monotonic_us, offset_us=day_us - now_us)
 

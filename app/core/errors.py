@@ -73,10 +73,7 @@ class BadUsage(FlyballError, code="usage"):
 
 
 class UnusableFile(FlyballError, code="usage"):
-    """A named file or folder that cannot be used.
-
-    The file or folder is missing, cannot be read or written, or holds something else.
-    """
+    """A named file or folder that is missing, cannot be read or written, or holds something else."""
 
 
 def reading(path: Path) -> AbstractContextManager[None]:

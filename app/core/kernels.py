@@ -43,8 +43,8 @@ def inlined(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Re
 def _compiled(
     function: Callable[_Arguments, _Result], inline: Literal["never", "always"]
 ) -> Callable[_Arguments, _Result]:
-    given = environ.get("NUMBA_CACHE_DIR", "")
-    config.CACHE_DIR = str(cache_folder(_package(Path(getfile(function))), given))  # type: ignore[attr-defined]
+    parent = environ.get("NUMBA_CACHE_DIR", "")
+    config.CACHE_DIR = str(cache_folder(_package(Path(getfile(function))), parent))  # type: ignore[attr-defined]
     try:
         compiled = njit(function, cache=True, nogil=True, error_model="numpy", inline=inline)
     except RuntimeError:  # numba found no writable folder
@@ -53,32 +53,23 @@ def _compiled(
 
 
 @cache
-def cache_folder(package: Path, given: str) -> Path:
-    """Return the folder for a package's kernels.
-
-    The folder lies in ``given`` if that is set, otherwise beside the code.
-    """
+def cache_folder(package: Path, parent: str) -> Path:
+    """Return the folder for a package's kernels: in ``parent`` if that is set, otherwise beside the code."""
     contents = sha256()
     for source in sorted(package.rglob("*.py")):
         contents.update(source.read_bytes())
-    base = Path(given) if given else package / "__pycache__"
+    base = Path(parent) if parent else package / "__pycache__"
     return base / f"kernels-{contents.hexdigest()[:16]}"
 
 
 def _package(source: Path) -> Path:
-    """Return the folder of the package that a source file belongs to.
-
-    This is the top-level package in ``app``, or the file's own folder if the file lies outside of ``app``.
-    """
+    """Return the top-level package in ``app`` of a source file, or its own folder if it lies outside of ``app``."""
     if source.is_relative_to(_APP):
         return _APP / source.relative_to(_APP).parts[0]
     return source.parent
 
 
 def load_compiler() -> None:
-    """Load what numba otherwise loads at a process's first kernel.
-
-    It takes 0.3 s and 25 MB, which forks of this process share.
-    """
+    """Load what numba otherwise loads at a process's first kernel: 0.3 s and 25 MB, which forks share."""
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()

@@ -33,10 +33,7 @@ class LegalActions:
 
     @classmethod
     def at(cls, places: NDArray[np.int64], rows: int, actions: int) -> Self:
-        """Return the legal actions at given places of a mask.
-
-        ``places`` [L] ascend, and are indices of the flattened mask [N x A].
-        """
+        """Return the legal actions at ``places`` [L] of a mask: ascending indices of the flattened mask [N x A]."""
         kind = np.min_scalar_type(actions - 1)
         return cls((places % actions).astype(kind), np.searchsorted(places, np.arange(1, rows + 1) * actions), actions)
 
@@ -81,10 +78,7 @@ Legal = NDArray[np.bool_] | LegalActions
 
 
 def compact(legal: Legal) -> Legal:
-    """Return a mask as lists if the game has many actions.
-
-    Lists, and masks [N, A] of fewer than ``MANY_ACTIONS`` actions, are returned unchanged.
-    """
+    """Return a mask as lists if it has at least ``MANY_ACTIONS`` actions; others and lists are returned unchanged."""
     many = not isinstance(legal, LegalActions) and legal.shape[1] >= MANY_ACTIONS
     return LegalActions.of(np.asarray(legal)) if many else legal
 
@@ -119,5 +113,5 @@ def are_legal(legal: Legal, action: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Return [N]: true where a row's action is legal. ``action`` [N] is in 0 … A - 1."""
     if not isinstance(legal, LegalActions):
         return np.take_along_axis(legal, action[:, None].astype(np.int64), axis=1)[:, 0]
-    wanted = np.arange(len(legal)) * legal.actions + action
-    return np.isin(wanted, legal.places)
+    places = np.arange(len(legal)) * legal.actions + action
+    return np.isin(places, legal.places)

@@ -43,17 +43,17 @@ def load_plugin(group: str, name: str, ours: Iterable[str] = ()) -> Any:
     ``ours`` are the names of built-in objects, which the error lists beside the entry points. Raises ``UnknownPlugin``.
     """
     module, colon, attribute = name.partition(":")
-    found = {} if colon else {point.name: point for point in entry_points(group=group)}  # takes 10 ms
-    if not colon and name not in found:
-        names = sorted({*ours, *found})
+    entries = {} if colon else {point.name: point for point in entry_points(group=group)}  # takes 10 ms
+    if not colon and name not in entries:
+        names = sorted({*ours, *entries})
         near = get_close_matches(name, names, n=1)
-        known = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(names) or 'none'}."
+        suggestion = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(names) or 'none'}."
         raise UnknownPlugin(
             f"There is no {name!r} among the {group.replace('.', ' ')}.",
-            hint=f"{known} One of your own is written package.module:name, or is an entry point of {group}.",
+            hint=f"{suggestion} One of your own is written package.module:name, or is an entry point of {group}.",
         )
     try:
-        return getattr(import_module(module), attribute) if colon else found[name].load()
+        return getattr(import_module(module), attribute) if colon else entries[name].load()
     except Exception as error:  # a module of the user's may raise anything
         raise UnknownPlugin(
             f"{name!r} cannot be imported: {type(error).__name__}: {error}.",
@@ -68,13 +68,13 @@ def misspelt(plugin: Any, base: type, others: Iterable[str] = ()) -> tuple[str, 
     ours that the user's class lacks; otherwise the similar name is an addition. None if no attribute looks misspelt.
     """
     classes = plugin.__mro__ if isinstance(plugin, type) else type(plugin).__mro__
-    ours = {*dir(base), *others}.union(*(vars(one).get("__annotations__", ()) for one in base.__mro__))
-    theirs = [one for one in classes if one not in base.__mro__ and not one.__module__.startswith("app.")]
-    given = {name for one in theirs for name in vars(one)} | set(
+    ours = {*dir(base), *others}.union(*(vars(cls).get("__annotations__", ()) for cls in base.__mro__))
+    theirs = [cls for cls in classes if cls not in base.__mro__ and not cls.__module__.startswith("app.")]
+    names = {name for cls in theirs for name in vars(cls)} | set(
         () if isinstance(plugin, type) else getattr(plugin, "__dict__", ())
     )
-    absent = sorted(name for name in ours - given if not name.startswith("_"))
-    for name in sorted(given - ours):
+    absent = sorted(name for name in ours - names if not name.startswith("_"))
+    for name in sorted(names - ours):
         near = [] if name.startswith("_") else get_close_matches(name, absent, n=1, cutoff=ALIKE)
         if near:
             return name, near[0]

@@ -72,12 +72,12 @@ def lineups(
         most: most players of all lineups together; every seat keeps the distribution of the weights.
     """
     wheel, draws = Wheel(weights), min(seats, distinct)
-    places = count * draws
-    points = places if most is None or most >= len(weights) else min(places, most)
+    total = count * draws
+    points = total if most is None or most >= len(weights) else min(total, most)
     drawn = wheel.draws(derive_points(seed, "lineups", count=points))
-    drawn = [drawn[place % len(drawn)] for place in range(places)]
+    drawn = [drawn[index % len(drawn)] for index in range(total)]
     offsets = [seat * draws // seats for seat in range(seats)]
-    return [tuple([drawn[first + offset] for offset in offsets]) for first in range(0, places, draws)]
+    return [tuple([drawn[first + offset] for offset in offsets]) for first in range(0, total, draws)]
 
 
 def derive_seed(root: int, *purpose: str | int) -> int:

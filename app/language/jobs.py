@@ -75,10 +75,7 @@ def initialise(spec: InitialiseSpec, report: Report) -> ModelResult:
 
 
 def canary_texts(config: GameConfig, base: BaseModel) -> list[list[int]]:
-    """Return the token ids of a configuration's canary texts.
-
-    Each text is a prompt with an answer. The texts are always the same.
-    """
+    """Return the token ids of a configuration's canary texts, always the same: prompts with an answer."""
     games = bot_answers(open_text_table(config, 4 * CANARIES), "random", seed=0)
     return [base.encode(prompt + answer) for prompt, answer in islice(games, CANARIES)]
 
@@ -141,30 +138,30 @@ def answers_of(shards: Sequence[TokenShard], config: GameConfig) -> tuple[list[A
     an advantage, all are returned: they teach how to stay legal and near the base model. Raises ``UnfitData`` if no
     answer leaves a choice.
     """
-    found: list[Answered] = []
+    answers: list[Answered] = []
     rewards: list[float] = []
     for shard in shards:
-        kept = ~shard.truncated[shard.game] if config.language.truncated == "left_out" else np.ones(shard.rows, bool)
+        rows = ~shard.truncated[shard.game] if config.language.truncated == "left_out" else np.ones(shard.rows, bool)
         episodes = shard.game * shard.returns.shape[1] + shard.seat
-        _, firsts, places = np.unique(episodes[kept], return_index=True, return_inverse=True)
-        reward, group = shard.reward[kept][firsts], shard.group[kept][firsts]
+        _, firsts, places = np.unique(episodes[rows], return_index=True, return_inverse=True)
+        reward, group = shard.reward[rows][firsts], shard.group[rows][firsts]
         gains = advantages(reward, group, standardised=config.language.advantage == "standardised")[places]
         rewards += reward.tolist()
-        found += [
+        answers += [
             answer
-            for row, gain in zip(np.flatnonzero(kept).tolist(), gains.tolist(), strict=True)
+            for row, gain in zip(np.flatnonzero(rows).tolist(), gains.tolist(), strict=True)
             if any((answer := _answered(shard, row, gain)).learned)
         ]
-    if not found:
+    if not answers:
         raise UnfitData(
             "The shards hold no answer that leaves a choice.", hint="Play longer games, or learn from truncated ones."
         )
     figures = {
         "reward": float(np.mean(rewards)),
         "legal": float(np.mean(np.concatenate([shard.legal for shard in shards]))),
-        "decided": float(np.mean([answer.advantage != 0 for answer in found])),
+        "decided": float(np.mean([answer.advantage != 0 for answer in answers])),
     }
-    return [answer for answer in found if answer.advantage] or found, figures
+    return [answer for answer in answers if answer.advantage] or answers, figures
 
 
 def _answered(shard: TokenShard, row: int, advantage: float) -> Answered:
@@ -187,22 +184,22 @@ def _answered(shard: TokenShard, row: int, advantage: float) -> Answered:
 def _base(store: BlobStore, spec: TrainSpec) -> Adapter:
     """Return the adapter to train from. Raises ``UnfitData`` if it is of another configuration or step."""
     base = get_adapter(store, spec.base_model, optimizer=True)
-    found = base.checkpoint.manifest.config_key, base.checkpoint.manifest.step
-    if found != (spec.config.key, spec.step):
+    identity = base.checkpoint.manifest.config_key, base.checkpoint.manifest.step
+    if identity != (spec.config.key, spec.step):
         raise UnfitData(
-            f"Model {spec.base_model} is {found}, not {(spec.config.key, spec.step)}.",
+            f"Model {spec.base_model} is {identity}, not {(spec.config.key, spec.step)}.",
             hint="Ask for the model's own configuration and step.",
         )
     return base
 
 
 def _check_shards(shards: Sequence[TokenShard], config: GameConfig, base: str) -> None:
-    played = config.key, open_text_table(config, 0).spec.rules_version, base
+    expected = config.key, open_text_table(config, 0).spec.rules_version, base
     for shard in shards:
-        found = shard.meta.config_key, shard.meta.rules_version, shard.meta.base
-        if found != played:
+        origin = shard.meta.config_key, shard.meta.rules_version, shard.meta.base
+        if origin != expected:
             raise UnfitData(
-                f"A shard of {shard.meta.worker} is of {found}, not of {played}.",
+                f"A shard of {shard.meta.worker} is of {origin}, not of {expected}.",
                 hint="Leave it out; it was played by other rules, or with another base model.",
             )
 
@@ -218,7 +215,7 @@ def _training(
     generator.add(_TRAINED, base)
     try:
         generator.peft.base_model.set_adapter(_TRAINED)
-        parameters = [one for one in generator.peft.parameters() if one.requires_grad]
+        parameters = [parameter for parameter in generator.peft.parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=config.language.weight_decay)
         if base.checkpoint.optimizer is not None:
             _restore(optimizer, base.checkpoint.optimizer)
@@ -253,8 +250,8 @@ def _state_of(optimizer: torch.optim.AdamW) -> bytes:
     state = optimizer.state_dict()["state"]
     return save_tensors(
         {
-            f"{place}.{name}": value.cpu().contiguous()
-            for place, values in state.items()
+            f"{index}.{name}": value.cpu().contiguous()
+            for index, values in state.items()
             for name, value in values.items()
         }
     )
@@ -264,6 +261,6 @@ def _restore(optimizer: torch.optim.AdamW, data: bytes) -> None:
     """Put a state back into an optimiser of the same parameters."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in load_tensors(data).items():
-        place, _, name = key.partition(".")
-        state.setdefault(int(place), {})[name] = value
+        index, _, name = key.partition(".")
+        state.setdefault(int(index), {})[name] = value
     optimizer.load_state_dict(optimizer.state_dict() | {"state": state})

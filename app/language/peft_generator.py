@@ -93,13 +93,13 @@ class PeftGenerator(Generator):
         assert lora is not None
         tensors = load_tensors(adapter.checkpoint.parameters)
         if not _have_rank(tensors, lora.rank):  # otherwise PEFT would take memory for the declared one
-            raise _unfit(adapter)
+            raise _mismatch(adapter)
         config = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=list(lora.targets))
         self.peft.add_adapter(name, config)
         expected = get_peft_model_state_dict(self.peft, adapter_name=name)
         if _shapes(tensors) != _shapes(expected):
             self.drop(name)
-            raise _unfit(adapter)
+            raise _mismatch(adapter)
         set_peft_model_state_dict(self.peft, tensors, adapter_name=name)
         self.peft.requires_grad_(requires_grad=False)
         self.peft.eval()
@@ -193,10 +193,7 @@ class PeftGenerator(Generator):
 
 
 def batches(rows: Sequence[int], lengths: Sequence[int], most: int = BATCH_TOKENS) -> Iterator[list[int]]:
-    """Yield consecutive rows as batches of at most ``most`` tokens.
-
-    Padding counts. ``lengths`` are ascending. A batch has at least one row.
-    """
+    """Yield rows, by ascending ``lengths``, as batches of at least one row and at most ``most`` tokens with padding."""
     batch: list[int] = []
     for row, length in zip(rows, lengths, strict=True):
         if batch and (len(batch) + 1) * length > most:
@@ -225,7 +222,7 @@ def check_content(adapter: Adapter, fingerprint: str) -> None:
         )
     tensors = load_tensors(checkpoint.parameters)
     if not _have_rank(tensors, manifest.lora.rank):
-        raise _unfit(adapter)
+        raise _mismatch(adapter)
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
             raise ModelMismatch(
@@ -244,7 +241,7 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in tensors.items()}
 
 
-def _unfit(adapter: Adapter) -> ModelMismatch:
+def _mismatch(adapter: Adapter) -> ModelMismatch:
     return ModelMismatch(
         f"MODEL_MISMATCH: the tensors of {adapter.name} are not those of its rank and of this base model.",
         hint="It was made for another base model, or by another version of peft.",

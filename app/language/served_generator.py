@@ -124,7 +124,7 @@ class ServedGenerator(Generator):
         """See ``Generator.generate``. Raises ``NoServer`` or ``ServerRefused``, too."""
         adapters = {name: self._adapter(name) for name in dict.fromkeys(request.adapter for request in requests)}
         rows = [AnswerRow(self._vocabulary.encode(request.prompt), request, self._tries) for request in requests]
-        self._each(lambda number, row: self._decode(number, row, adapters[row.request.adapter], sampling), rows)
+        self._map(lambda number, row: self._decode(number, row, adapters[row.request.adapter], sampling), rows)
         return [row.completion() for row in rows]
 
     def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
@@ -134,13 +134,13 @@ class ServedGenerator(Generator):
         def scored(number: int, text: Ids) -> list[float]:
             return self._ask(number, loaded, lambda server: server.score([text], loaded.name)[0])
 
-        return self._each(scored, texts)
+        return self._map(scored, texts)
 
     def _decode(self, number: int, row: AnswerRow, adapter: Adapter, sampling: Sampling) -> None:
         """Decode an answer."""
         while row.finish is None:
             if row.request.answers is None:
-                self._go_on_freely(number, row, adapter, sampling)
+                self._continue_freely(number, row, adapter, sampling)
                 continue
             legal = sorted(row.legal)
             question = partial(TextServer.next_log_probs, model=adapter.name, ids=[*row.prompt, *row.ids], tokens=legal)
@@ -148,7 +148,7 @@ class ServedGenerator(Generator):
             ((column, log_prob),) = draw(torch.tensor([scores]), [row], sampling)
             row.take(legal[column], log_prob, self._vocabulary.decode, sampling)
 
-    def _go_on_freely(self, number: int, row: AnswerRow, adapter: Adapter, sampling: Sampling) -> None:
+    def _continue_freely(self, number: int, row: AnswerRow, adapter: Adapter, sampling: Sampling) -> None:
         """Append a server's tokens, which may end before the stop if it decodes their text differently."""
         ids, seed = [*row.prompt, *row.ids], row.request.seed + len(row.ids)
         most = sampling.most_tokens - len(row.ids)
@@ -297,7 +297,7 @@ class ServedGenerator(Generator):
                 return result
 
     @staticmethod
-    def _each(action: Callable[[int, T], U], items: Sequence[T]) -> list[U]:
+    def _map(action: Callable[[int, T], U], items: Sequence[T]) -> list[U]:
         """Return an action's results for items and their numbers, at most ``OUTSTANDING`` at once."""
         if not items:
             return []

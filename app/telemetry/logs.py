@@ -227,7 +227,7 @@ def _reason(event: EventDict) -> str:
     if error is None:
         return str(event.get("error", ""))
     errors = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
-    return "; ".join(f"{type(one).__name__}: {one}" for one in errors)
+    return "; ".join(f"{type(cause).__name__}: {cause}" for cause in errors)
 
 
 def configure(daemon: str, node: str, path: Path, level: str = "INFO", *, echo: bool = True) -> LogFile:

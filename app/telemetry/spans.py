@@ -97,9 +97,9 @@ class SpanReceiver:
                 shown[event.id] = event
             self._recorded_us[event.id] = event.recorded_us
         spans = [self._span(event) for event in shown.values()]
-        for known in (self._ticks, self._recorded_us):
-            while len(known) > REMEMBERED:
-                known.popitem(last=False)
+        for memory in (self._ticks, self._recorded_us):
+            while len(memory) > REMEMBERED:
+                memory.popitem(last=False)
         return spans
 
     def close(self) -> None:

@@ -65,13 +65,13 @@ class WandbRun:
     ) -> None:
         self._wandb, self._step = loaded_wandb("wandb"), step
         folder.mkdir(parents=True, exist_ok=True)
-        kept = folder / ID_FILE
-        if not kept.exists():
-            kept.write_text(fresh_id)
+        id_file = folder / ID_FILE
+        if not id_file.exists():
+            id_file.write_text(fresh_id)
         self._run = self._wandb.init(
             project="flyball",
             name=name,
-            id=kept.read_text(),
+            id=id_file.read_text(),
             dir=str(folder),
             config=dict(settings),
             mode=mode,

@@ -94,9 +94,9 @@ def run_game(config: GameConfig, settings: PipelineSettings, folder: str = ".") 
         check_searchable(game.config, game.spec)
     sizes = {"obs_dim": game.spec.observation_size, "action_dim": game.spec.actions}
     for key, size in sizes.items():
-        asked = getattr(settings.network, key)
-        if asked is not None and asked != size:
-            raise UnfitSettings(f"network.{key} is {asked}; {config.key} has {size}.", hint="Leave it out.")
+        declared = getattr(settings.network, key)
+        if declared is not None and declared != size:
+            raise UnfitSettings(f"network.{key} is {declared}; {config.key} has {size}.", hint="Leave it out.")
     bots = [("training.eval_opponent", settings.training.eval_opponent)]
     bots += [("collection.opponents", name) for name in settings.collection.opponents if name != SELF]
     if settings.collection.initial_policy == "behavioral_clone" and not settings.cloning.experience:
@@ -110,21 +110,21 @@ def run_game(config: GameConfig, settings: PipelineSettings, folder: str = ".") 
 
 def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineSettings, seed: int) -> Games[Shard]:
     """Play an iteration's games, and record the rows of ``policy``, whose network has the hash ``model``."""
-    asked, seats = settings.collection, game.config.players
-    names = [name for name in asked.opponents if name != SELF or not settings.env.collect_all_seats]
+    collection, seats = settings.collection, game.config.players
+    names = [name for name in collection.opponents if name != SELF or not settings.env.collect_all_seats]
     players = [policy, *(policy if name == SELF else game.bot(name) for name in names)]
-    counts = divided(asked.games_per_iteration, asked.opponents)
+    counts = divided(collection.games_per_iteration, collection.opponents)
     lineups = [([number] * (seats - 1), counts[name]) for number, name in enumerate(names, 1)]
-    temperatures = [asked.temperature] * len(players)
+    temperatures = [collection.temperature] * len(players)
     schedule = selfplay_schedule(
-        asked.games_per_iteration, seats, lineups, temperatures, seed, opening_plies=asked.opening_plies
+        collection.games_per_iteration, seats, lineups, temperatures, seed, opening_plies=collection.opening_plies
     )
     shard, outcomes = play_recorded(
         game.config, players, schedule, model=model, seed=seed, worker=WORKER, in_flight=IN_FLIGHT, opponents=names
     )
     recorded, points = schedule.seating == HERO, game.points(outcomes.returns)
     return Games(
-        games=asked.games_per_iteration,
+        games=collection.games_per_iteration,
         rows=shard.rows,
         shard=shard,
         mean_return=float(outcomes.returns[recorded].mean()),

@@ -40,22 +40,23 @@ def _cloned(
     game: RunGame, student: Checkpoint, settings: PipelineSettings, seed: int, say: Callable[[str], None]
 ) -> Checkpoint:
     """Clone the teacher in rounds, each on new games of its own, or the player of a file's rows."""
-    asked = settings.cloning
-    given = load_experience(Path(asked.experience), game.config) if asked.experience else None
-    if given is None:  # the first round may take minutes
-        say(f"Cloning {asked.teacher} in {asked.rounds} rounds of {asked.games_per_round:,} games.")
-    for number in range(1, asked.rounds + 1):
+    cloning = settings.cloning
+    experience = load_experience(Path(cloning.experience), game.config) if cloning.experience else None
+    if experience is None:  # the first round may take minutes
+        say(f"Cloning {cloning.teacher} in {cloning.rounds} rounds of {cloning.games_per_round:,} games.")
+    for number in range(1, cloning.rounds + 1):
         fresh = derive_seed(seed, "lesson", number)
-        shard = given or lessons(game, game.bot(asked.teacher), student.model, asked.games_per_round, fresh)
+        shard = experience or lessons(game, game.bot(cloning.teacher), student.model, cloning.games_per_round, fresh)
         samples = make_samples([shard], settings.ppo.gamma, gae_lambda=1.0)  # the critic learns whole returns
-        result = imitate(student, samples, asked, seed=derive_seed(seed, "cloning", number), compute=settings.updates)
+        result = imitate(student, samples, cloning, seed=derive_seed(seed, "cloning", number), compute=settings.updates)
         metrics = result.metrics
         say(
-            f"cloning {number}/{asked.rounds}: {len(samples):,} rows of {asked.experience or asked.teacher}, accuracy "
-            f"{metrics.accuracy:.3f}, cross-entropy {metrics.cross_entropy:.3f}, value loss {metrics.value_loss:.4f}"
+            f"cloning {number}/{cloning.rounds}: {len(samples):,} rows of {cloning.experience or cloning.teacher}, "
+            f"accuracy {metrics.accuracy:.3f}, cross-entropy {metrics.cross_entropy:.3f}, "
+            f"value loss {metrics.value_loss:.4f}"
         )
         # Adam's state is dropped at the end, because moments from imitation do not fit what follows.
-        student = successor(student, result.parameters, result.optimizer if number < asked.rounds else None)
+        student = successor(student, result.parameters, result.optimizer if number < cloning.rounds else None)
     return student
 
 

@@ -67,8 +67,8 @@ class Search(NetworkMethod):
 
     def prepare(self, state: RunState, base: Checkpoint, fresh: Shard, seed: int) -> Update:
         """See ``NetworkMethod.prepare``."""
-        search, calm = self.settings.search, CAUTION**state.recoveries
-        rate = _between(search, search.learning_rate, search.learning_rate_end, self.progress(state)) * calm
+        search, caution = self.settings.search, CAUTION**state.recoveries
+        rate = _between(search, search.learning_rate, search.learning_rate_end, self.progress(state)) * caution
         replayed = [self.folder.shard(shard) for shard in state.replayed]
         work = partial(
             search_training.learn,
@@ -140,12 +140,12 @@ def _resumed(folder: TrainingFolder, config: GameConfig, values: Mapping[str, An
 
 def scheduled(settings: PipelinePpoSettings, progress: float, recoveries: int) -> PipelinePpoSettings:
     """Return an iteration's settings, after ``recoveries`` divergences; ``progress`` rises from 0 to 1 over the run."""
-    calm = CAUTION**recoveries
+    caution = CAUTION**recoveries
     rate = _between(settings, settings.learning_rate, settings.learning_rate_end, progress)
     entropy = _between(settings, settings.entropy_coef, settings.entropy_coef_end, progress)
     return settings.replace(
-        learning_rate=rate * calm,
-        clip_epsilon=settings.clip_epsilon * calm,
+        learning_rate=rate * caution,
+        clip_epsilon=settings.clip_epsilon * caution,
         entropy_coef=entropy * CURIOSITY**recoveries,
     )
 

@@ -70,11 +70,11 @@ class TrainingResult:
     @property
     def scores(self) -> dict[str, float]:
         """The best policy's mean outcome against each bot, in [-1, 1]; equal players get 0. The deals are fresh."""
-        return {found.opponent: found.outcome for found in self.final}
+        return {evaluation.opponent: evaluation.outcome for evaluation in self.final}
 
     def json(self) -> dict[str, Any]:
         """Return the result as a JSON object."""
-        final = [asdict(found) for found in self.final]
+        final = [asdict(evaluation) for evaluation in self.final]
         state = self.state.model_dump(mode="json", exclude={"replayed", "rows"})
         return {"config": self.config, "seed": self.seed, **state, "final": final}
 
@@ -126,7 +126,7 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
             self.folder.begin(self.head)
         self.say(f"Run folder {self.folder.path.absolute()}; if interrupted, it can be resumed.")
         if (state := self.saved()) is not None:
-            self._tell(f"Going on after iteration {state.iteration}.")
+            self._say(f"Going on after iteration {state.iteration}.")
 
     def sinks(self, clock: Clock, fresh_id: str) -> Iterator[Sink[Evaluation]]:
         """See ``Method.sinks``."""
@@ -150,13 +150,13 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
 
     def first(self) -> Checkpoint:
         """See ``Method.first``."""
-        policy = first_policy(self.game, self.settings, self.head.seed, self._tell)
+        policy = first_policy(self.game, self.settings, self.head.seed, self._say)
         self.folder.keep(policy)  # before sinks, because a sink's file could take the name of the models' folder
         return policy
 
     def begin(self, policy: Checkpoint, evaluation: Evaluation) -> RunState:
         """See ``Method.begin``."""
-        self._tell(f"The first policy: {evaluation}.")
+        self._say(f"The first policy: {evaluation}.")
         return RunState(iteration=0, model=policy.model, best=Best.of(0, policy.model, evaluation))
 
     def ended(self, state: RunState) -> str | None:
@@ -186,19 +186,19 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
         """See ``Method.update``. An update that diverges is discarded."""
         update = self.prepare(state, policy, games.shard, self._seed(state, "update"))
         lap("advantages")
-        known = {**update.metrics, "epochs": 0.0}
+        figures = {**update.metrics, "epochs": 0.0}
 
         def count(number: int, _metrics: object) -> None:
-            known["epochs"] = float(number)
+            figures["epochs"] = float(number)
 
         sample = partial(self._distributions, shard=games.shard, advantages=update.advantages)
         try:
             result = update.train(report=count)
         except (TrainingDiverged, DiscardedUpdate) as error:
             metrics = asdict(error.metrics) if isinstance(error, TrainingDiverged) else {}
-            return Learned(policy, metrics | known, error.message, partial(sample, policy, {}))
+            return Learned(policy, metrics | figures, error.message, partial(sample, policy, {}))
         made = successor(policy, result.parameters, result.optimizer)
-        return Learned(made, asdict(result.metrics) | known, None, partial(sample, made, result.gradients))
+        return Learned(made, asdict(result.metrics) | figures, None, partial(sample, made, result.gradients))
 
     def _distributions(
         self, checkpoint: Checkpoint, gradients: Mapping[str, float], *, shard: Shard, advantages: Floats
@@ -217,10 +217,10 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
 
     def evaluate(self, policy: Checkpoint, number: int) -> Evaluation:
         """See ``Method.evaluate``. All evaluations have one seed, so the deals are the same each time."""
-        asked, seed = self.settings.training, derive_seed(self.head.seed, "evaluation")
-        games, temperature = asked.eval_games, asked.eval_temperature
+        training, seed = self.settings.training, derive_seed(self.head.seed, "evaluation")
+        games, temperature = training.eval_games, training.eval_temperature
         player = self._loaded(policy)
-        return evaluate(self.game, player, asked.eval_opponent, games=games, temperature=temperature, seed=seed)
+        return evaluate(self.game, player, training.eval_opponent, games=games, temperature=temperature, seed=seed)
 
     def advance(
         self, state: RunState, games: Games[Shard], learned: Learned, evaluation: Evaluation | None
@@ -230,7 +230,7 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
         best, recent = state.best, state.recent
         replay = self._replayed(state, games.shard)
         if learned.complaint is not None:
-            self._tell(f"{learned.complaint} The update was discarded; the next ones learn more slowly.")
+            self._say(f"{learned.complaint} The update was discarded; the next ones learn more slowly.")
         if evaluation is not None:
             recent = (*recent, (evaluation.outcome, evaluation.stderr))[-self.settings.training.patience :]
         # Of equals the later one counts as better: against a weak opponent, all evaluations end at 100% while the
@@ -274,7 +274,7 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
             parts.append("discarded")
         if iteration.evaluation:
             parts.append(f"{iteration.evaluation}{' (best)' if iteration.best else ''}")
-        self._tell("  ".join(parts))
+        self._say("  ".join(parts))
 
     def save(self, state: RunState, policy: Checkpoint) -> None:
         """See ``Method.save``."""
@@ -285,7 +285,7 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
     def end(self, state: RunState, policy: Checkpoint, reason: str) -> None:
         """See ``Method.end``."""
         self.save(state, policy)
-        self._tell(f"Ended after {state.iteration} iterations: {reason}.")
+        self._say(f"Ended after {state.iteration} iterations: {reason}.")
 
     def finish(self, state: RunState) -> TrainingResult:
         """See ``Method.finish``. The best policy is evaluated again, on fresh deals."""
@@ -307,7 +307,7 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
             self._policy = checkpoint.model, policy_of(checkpoint, self.settings.games)
         return self._policy[1]
 
-    def _tell(self, text: str) -> None:
+    def _say(self, text: str) -> None:
         """Say a line, unless only warnings are asked for."""
         if self.settings.logging.log_level not in ("WARNING", "ERROR"):
             self.say(text)
@@ -324,6 +324,6 @@ def most_rise(evaluations: Sequence[tuple[float, float]]) -> float:
     between two of them. So neither a slump nor a series without a new best is evidence.
     """
     outcomes, stderrs = np.array(evaluations).T
-    place = np.linspace(-0.5, 0.5, len(outcomes))
-    weights = place / (place**2).sum()
+    times = np.linspace(-0.5, 0.5, len(outcomes))
+    weights = times / (times**2).sum()
     return float(weights @ outcomes) + _Z_95_ONE_SIDED * float(np.linalg.norm(weights * stderrs))

@@ -35,13 +35,13 @@ _PANELS = {
 """Columns of the log by the title of their panel. A backend has at most five of these."""
 
 
-def p_value(found: Evaluation, players: int) -> float:
+def p_value(evaluation: Evaluation, players: int) -> float:
     """Return the two-sided p-value of a mean outcome of 0.
 
     The test is Student's t over rotations. A mean of 0 is that of the bot's equal. In a rotation of ``players`` games
     the policy plays one deal in every seat, so luck of the deal cancels.
     """
-    return student(found.outcome, found.stderr, found.games // players - 1)[1]
+    return student(evaluation.outcome, evaluation.stderr, evaluation.games // players - 1)[1]
 
 
 def summary_text(
@@ -59,16 +59,16 @@ def summary_text(
         course += f", {made:,.0f} decisions, {wall:,.0f} s ({processor:,.0f} s of processor)"
     if state.recoveries:
         course += f". {state.recoveries} updates diverged and were discarded"
-    best, found = state.best, state.best.evaluation
-    points = "" if found["points"] is None else f", {found['points']:.2f} points a hand"
+    best, evaluation = state.best, state.best.evaluation
+    points = "" if evaluation["points"] is None else f", {evaluation['points']:.2f} points a hand"
     parts = [
         f"# {head.config}, seed {head.seed}",
         f"{course}.",
         "## The best policy",
         (
-            f"Iteration {best.iteration}, model `{best.model}`. It was chosen for outcome {found['outcome']:+.4f} ± "
-            f"{found['stderr']:.4f}{points} in {found['games']} games against {found['opponent']}; the best of many "
-            "measurements is better than the policy."
+            f"Iteration {best.iteration}, model `{best.model}`. It was chosen for outcome "
+            f"{evaluation['outcome']:+.4f} ± {evaluation['stderr']:.4f}{points} in {evaluation['games']} games against "
+            f"{evaluation['opponent']}; the best of many measurements is better than the policy."
         ),
         _strength(finals, players),
     ]
@@ -94,8 +94,8 @@ def draw_curves(folder: Path, log: Path) -> bool:
     if len(rows) < 2:
         return False
     with drawn(folder / CURVES, _INCHES) as figure:
-        known = {column for row in rows for column, value in row.items() if value}
-        titles = {title: columns for title, columns in _PANELS.items() if known.intersection(columns)}
+        measured = {column for row in rows for column, value in row.items() if value}
+        titles = {title: columns for title, columns in _PANELS.items() if measured.intersection(columns)}
         first, *others = figure.subplots(3, 2).flat
         _evaluations(first, rows)
         for axes in others[len(titles) :]:
@@ -110,21 +110,21 @@ def draw_curves(folder: Path, log: Path) -> bool:
 
 
 def _table(finals: Sequence[Evaluation], players: int) -> str:
-    counts_points = any(found.points is not None for found in finals)
+    counts_points = any(evaluation.points is not None for evaluation in finals)
     names = ["against", "games", "outcome, 95%", "p", "win share"]
     names += ["points a hand", "moons"] if counts_points else []
     lines = [_line(names), _line(["---"] * len(names))]
-    for found in finals:
-        reach = Z_95 * found.stderr
+    for evaluation in finals:
+        reach = Z_95 * evaluation.stderr
         cells = [
-            found.opponent,
-            f"{found.games:,}",
-            f"{found.outcome:+.4f} [{found.outcome - reach:+.4f}, {found.outcome + reach:+.4f}]",
-            p_text(p_value(found, players)),
-            f"{found.win_share:.3f}",
+            evaluation.opponent,
+            f"{evaluation.games:,}",
+            f"{evaluation.outcome:+.4f} [{evaluation.outcome - reach:+.4f}, {evaluation.outcome + reach:+.4f}]",
+            p_text(p_value(evaluation, players)),
+            f"{evaluation.win_share:.3f}",
         ]
-        if found.points is not None and found.moon_rate is not None:
-            cells += [f"{found.points:.2f}", f"{found.moon_rate:.2%}"]
+        if evaluation.points is not None and evaluation.moon_rate is not None:
+            cells += [f"{evaluation.points:.2f}", f"{evaluation.moon_rate:.2%}"]
         lines.append(_line(cells))
     return "\n".join([*lines, "", _LEGEND])
 

@@ -74,8 +74,8 @@ class CsvLog(Sink[Evaluation]):
 
     def _restart(self, number: int) -> None:
         """Keep only the complete rows before iteration ``number`` in the file."""
-        kept = [row for row in read_log(self._path) if int(row["iteration"]) < number]
-        data = b"".join([_csv_line(COLUMNS), *(_csv_line(row.get(name, "") for name in COLUMNS) for row in kept)])
+        rows = [row for row in read_log(self._path) if int(row["iteration"]) < number]
+        data = b"".join([_csv_line(COLUMNS), *(_csv_line(row.get(name, "") for name in COLUMNS) for row in rows)])
         if not self._path.exists() or self._path.read_bytes() != data:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             replace_durably(self._path, data, self._path.parent)
@@ -106,15 +106,15 @@ def _csv_line(values: Iterable[str]) -> bytes:
     return buffer.getvalue().encode()
 
 
-def _evaluation_columns(found: Evaluation) -> dict[str, Any]:
+def _evaluation_columns(evaluation: Evaluation) -> dict[str, Any]:
     return {
-        "eval_avg_points": found.points,
-        "eval_win_rate": found.win_share,
-        "eval_opponent": found.opponent,
-        "eval_games": found.games,
-        "eval_outcome": found.outcome,
-        "eval_stderr": found.stderr,
-        "eval_moon_rate": found.moon_rate,
+        "eval_avg_points": evaluation.points,
+        "eval_win_rate": evaluation.win_share,
+        "eval_opponent": evaluation.opponent,
+        "eval_games": evaluation.games,
+        "eval_outcome": evaluation.outcome,
+        "eval_stderr": evaluation.stderr,
+        "eval_moon_rate": evaluation.moon_rate,
     }
 
 
@@ -152,14 +152,14 @@ def evaluation_scalars(evaluation: Evaluation) -> dict[str, float]:
 
 def histograms(iteration: Iteration[Evaluation]) -> Iterator[tuple[str, Floats]]:
     """Yield names and values of histograms; empty arrays, and those with a NaN or infinity, are left out."""
-    found = iteration.distributions
-    if found is None:
+    distributions = iteration.distributions
+    if distributions is None:
         return
     named = {
-        "network/actor_logits": found.logits,
-        "network/values": found.values,
-        "network/advantages": found.advantages,
-        **{f"weights/{name}": values for name, values in found.policy.weights().items()},
+        "network/actor_logits": distributions.logits,
+        "network/values": distributions.values,
+        "network/advantages": distributions.advantages,
+        **{f"weights/{name}": values for name, values in distributions.policy.weights().items()},
     }
     yield from ((name, values) for name, values in named.items() if values.size and np.isfinite(values).all())
 

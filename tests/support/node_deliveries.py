@@ -88,7 +88,7 @@ def false_alarms_and_delays(
         rows.update(watch.changed)
         streak[node] = streak[node] + 1 if bad else 0
         shards += not bad
-        if watch.said and bad:
+        if watch.payloads and bad:
             delays.append(streak[node])
-        alarms += bool(watch.said) and not bad
+        alarms += bool(watch.payloads) and not bad
     return alarms, shards, delays

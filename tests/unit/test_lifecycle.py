@@ -141,6 +141,15 @@ class TestGate:
         (request,) = gating.feed(FAILED, at=11)
         assert isinstance(request, EvaluationRequested), "a played round ends the row of failures"
 
+    def test_second_rating_starts_no_second_gate_evaluation(self, gating):
+        """While the gate pauses, a rating requests the next evaluation."""
+        assert gating.feed(rated(60, model=NEW, step=1)) == []
+        assert gating.row().candidate.elo == 60
+        gating.feed(FAILED)
+        assert gating.feed(FAILED) == []
+        (request,) = gating.feed(rated(70, model=NEW, step=1))
+        assert (request.purpose, request.model) == ("gate", NEW)
+
     def test_a_candidate_of_a_model_that_is_not_current_is_refused(self, lifecycle):
         (rejected,) = candidate(lifecycle, parent="d" * 64)
         assert isinstance(rejected, PromotionRejected)
