@@ -38,7 +38,7 @@ from app.job_specs import JobContext, JsonObject
 from app.store import DamagedBlob, FileStore, MissingBlob, get_checkpoint, get_shard
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator
-from daemons.jobs import Job, UnusableResult, Worker, WorkerPlace, facts_of
+from daemons.jobs import Job, UnusableResult, Worker, WorkerIdentity, facts_of
 from daemons.quality_monitor import QualityMonitor
 from daemons.selfplay_worker import SelfplayWorker
 from daemons.training import Trainer
@@ -48,7 +48,7 @@ TINY = GAMES[ConfigKey("tic_tac_toe_2p")]
 
 PLAYED_GAMES, MATCH_GAMES, SEED = 32, 4, 7
 WORKERS = (Trainer, SelfplayWorker, QualityMonitor, Evaluator, Distributor)
-PLACE = "selfplay_worker@check"
+WORKER_NAME = "selfplay_worker@check"
 DETERMINISM = "Derive all random numbers from the spec's seed, with app.core.derive_seed."
 
 P = TypeVar("P", bound=Payload)
@@ -69,7 +69,7 @@ def check_backend(name: str, config: GameConfig = TINY, settings_folder: Path = 
         settings_folder: where the command of a trainer runs.
     """
     try:
-        settings = understood(RunSettings(configs=(config.replace(backend=name),), selfplay_workers=(PLACE,)))
+        settings = understood(RunSettings(configs=(config.replace(backend=name),), selfplay_workers=(WORKER_NAME,)))
         info = describe(settings.configs[0])
     except FlyballError as error:
         return [Finding("describe", error.message, error.hint)]
@@ -77,8 +77,8 @@ def check_backend(name: str, config: GameConfig = TINY, settings_folder: Path = 
         return found
     with TemporaryDirectory() as folder:
         context = JobContext(store=folder, settings_folder=str(settings_folder.absolute()))
-        place = WorkerPlace(PLACE, "check", context)
-        trial = _Trial(settings, info, FileStore(Path(folder)), place)
+        identity = WorkerIdentity(WORKER_NAME, "check", context)
+        trial = _Trial(settings, info, FileStore(Path(folder)), identity)
         try:
             run_coroutine(trial.run())
         except FlyballError as error:
@@ -100,13 +100,13 @@ def _misdescribed(info: GameInfo, config: GameConfig) -> list[Finding]:
 class _Trial:
     """A run in memory that closes one loop."""
 
-    def __init__(self, settings: RunSettings, info: GameInfo, store: FileStore, place: WorkerPlace) -> None:
+    def __init__(self, settings: RunSettings, info: GameInfo, store: FileStore, identity: WorkerIdentity) -> None:
         (self.config,) = settings.configs
         self.info, self.store, self.engine = info, store, InlineEngine()
         self.findings: list[Finding] = []
         self.where = ""
         self.recorded = 0
-        self.fold = Fold(tuple(partial(worker, place=place) for worker in WORKERS))
+        self.fold = Fold(tuple(partial(worker, identity=identity) for worker in WORKERS))
         self.feed(RunConfigured(run_id="check", settings=settings.model_dump(mode="json")), subject=None)
 
     def find(self, what: str, hint: str) -> None:
@@ -138,7 +138,7 @@ class _Trial:
         """Play games of the first model. Some of them are against the random bot."""
         others = Lineup(opponents=(RANDOM,) * (self.config.players - 1), games=PLAYED_GAMES // 2)
         knobs: dict[str, Any] = {"games": PLAYED_GAMES, "temperature": self.config.selfplay.temperature, "seed": SEED}
-        self.feed(SelfplayRequested(worker=PLACE, model=first.model, lineups=(others,), probe=False, **knobs))
+        self.feed(SelfplayRequested(worker=WORKER_NAME, model=first.model, lineups=(others,), probe=False, **knobs))
         job, played = await self.answered("play", SelfplayWorker, SelfplayComplete)
         shard = played.shard
         if shard.games != PLAYED_GAMES:

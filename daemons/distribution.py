@@ -174,14 +174,14 @@ class Distributor(Worker[DistributionRequest], Controller):
     @property
     def id_namespace(self) -> str:
         """See ``Worker.id_namespace``: each node's distributor acknowledges the same model."""
-        return f"{self.name}@{self.place.node}"
+        return f"{self.name}@{self.identity.node}"
 
     def _is_head(self, row: DistributorRow) -> bool:
-        return row.head in (None, self.place.node)
+        return row.head in (None, self.identity.node)
 
     def _lacks(self, row: DistributorRow) -> bool:
         """Return whether this node has not acknowledged the distributed model."""
-        return not self._is_head(row) and self.place.node not in row.have
+        return not self._is_head(row) and self.identity.node not in row.have
 
     @handles(ClockTick)
     def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[DistributorRow]:
@@ -292,7 +292,7 @@ class Distributor(Worker[DistributionRequest], Controller):
         The failure becomes the cause of the retry, so that each attempt's facts have ids of their own.
         """
         row, data = rows.get(event.subject, EMPTY), event.data
-        if row.wanted is None or row.wanted.model != data.model or data.node not in (None, self.place.node):
+        if row.wanted is None or row.wanted.model != data.model or data.node not in (None, self.identity.node):
             return Step()
         later_us, failures = event.recorded_us + round(data.retry_seconds * SECOND_US), row.failures + 1
         row = row.replace(cause=event.cause, failures=failures, retry_us=later_us, lost=bool(data.damaged))
@@ -339,7 +339,7 @@ class Distributor(Worker[DistributionRequest], Controller):
         assert request is not None  # because ``pending`` returns only rows with a cause
         discard = pending.overdue if request.model is None else () if pending.verifies else pending.superseded
         spec: JsonObject = {
-            **self.place.context.model_dump(mode="json"),
+            **self.identity.context.model_dump(mode="json"),
             "model": request.model,
             "discard": list(discard) if is_head else [],
             "needed": sorted({model for state in states.values() for model in _needed(state.lineage)}),
@@ -364,8 +364,8 @@ class Distributor(Worker[DistributionRequest], Controller):
         if request.model is None:
             return ()
         if not job.memo["is_head"] or job.memo["verifies"]:
-            return (ModelCached(model=request.model, step=request.step, node=self.place.node),)
-        return (ModelDistributed(model=request.model, step=request.step, nodes=(self.place.node,)),)
+            return (ModelCached(model=request.model, step=request.step, node=self.identity.node),)
+        return (ModelDistributed(model=request.model, step=request.step, nodes=(self.identity.node,)),)
 
     def failed(self, job: DistributionJob, error: FlyballError) -> tuple[Payload, ...]:
         """Report that the current model can't be distributed. A job that only deletes reports no failure."""
@@ -379,7 +379,7 @@ class Distributor(Worker[DistributionRequest], Controller):
         fact = DistributionFailed(
             model=request.model,
             step=request.step,
-            node=self.place.node,
+            node=self.identity.node,
             attempt=failures + 1,
             retry_seconds=backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, failures),
             damaged=error.code in LOST,

@@ -275,7 +275,7 @@ class Evaluator(Worker[EvaluationRequest], Controller):
         else:
             opponents = _opponents(request, lineage, league, config)
         spec = GauntletSpec(
-            **dict(self.place.context), config=config, model=request.model, opponents=opponents, seed=request.seed
+            **dict(self.identity.context), config=config, model=request.model, opponents=opponents, seed=request.seed
         )
         return Job(
             cause,

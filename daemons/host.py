@@ -39,7 +39,7 @@ from app.events import (
 from app.events.frames import DeadLetter
 from app.journal import KnownRecord, StateStore
 from app.telemetry import Curves
-from daemons.jobs import Job, JobRunner, Worker, WorkerPlace
+from daemons.jobs import Job, JobRunner, Worker, WorkerIdentity
 from daemons.leases import leased_to
 from daemons.saved_state import ACCOUNTS, READY_KEY, Accounts, SavedState, program_of
 from daemons.spec import Companion, DaemonSpec
@@ -86,14 +86,14 @@ class Host:
     Only a daemon with a worker has jobs. ``boot`` identifies this start of the process.
     """
 
-    def __init__(self, spec: DaemonSpec, place: WorkerPlace, boot: str, ports: Ports, rhythm: Rhythm) -> None:
-        self._spec, self._place, self._boot = spec, place, boot
+    def __init__(self, spec: DaemonSpec, identity: WorkerIdentity, boot: str, ports: Ports, rhythm: Rhythm) -> None:
+        self._spec, self._identity, self._boot = spec, identity, boot
         self._ports, self._rhythm = ports, rhythm
-        self._who = {"daemon": spec.name, "node": place.node}
+        self._who = {"daemon": spec.name, "node": identity.node}
         self._log = structlog.get_logger("host")
         self._saved = SavedState(ports.states, spec.hosted)
         self._cursor = self._saved.cursor
-        self._fold = Fold(spec.factories(place), self._saved.rows)
+        self._fold = Fold(spec.factories(identity), self._saved.rows)
         self._head, self._announced, self._ready = self._cursor, 0, False
         self._concluded: dict[str, Envelope[Payload]] = {}
         self._jobs = JobRunner(ports.engine, spec.capacity, self._publish_facts) if ports.engine else None
@@ -193,7 +193,7 @@ class Host:
         """Restart the rebuild at the latest earlier snapshot or the first event."""
         kinds = {HOST, READY_KEY[0], *(reducer.name for reducer in self._spec.hosted)}
         self._saved.start_over(voided, await self._ports.bus.snapshot(before - 1, kinds))
-        self._fold = Fold(self._spec.factories(self._place), self._saved.rows, voided)
+        self._fold = Fold(self._spec.factories(self._identity), self._saved.rows, voided)
         self._cursor = self._saved.cursor
         self._head = max(self._head, self._cursor)
         self._concluded.clear()
@@ -340,7 +340,7 @@ class Host:
             traceparent=traceparent_of(event.envelope),
             remedy="see: flyball journal repair",
         )
-        reporter = f"{self._place.name}/{failure.by}"
+        reporter = f"{self._identity.name}/{failure.by}"
         await self._ports.bus.bury(
             DeadLetter(event.sequence, event.source, reporter, failure.error, encode(event.envelope))
         )
@@ -352,7 +352,7 @@ class Host:
         """
         settings = self._fold.settings
         leases = self._spec.leases
-        leased = leased_to(self._fold.rows(leases.name), f"{self._spec.name}@{self._place.node}") if leases else None
+        leased = leased_to(self._fold.rows(leases.name), f"{self._spec.name}@{self._identity.node}") if leases else None
         for worker in self._fold.reducers:
             if isinstance(worker, Worker) and settings:
                 rows = self._fold.rows(worker.name)
@@ -405,7 +405,7 @@ class Host:
 
     async def _announce(self, fact: DaemonFact) -> None:
         self._announced += 1
-        event_id = derive_id(self._place.name, self._boot, self._announced)
+        event_id = derive_id(self._identity.name, self._boot, self._announced)
         await self._ports.bus.publish(originate(fact, event_id=event_id, time=self._ports.clock.now()))
 
     async def _publish_facts(self, by: str, job: Job[Any], facts: Sequence[Payload]) -> None:

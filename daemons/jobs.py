@@ -27,8 +27,8 @@ Q = TypeVar("Q")
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerPlace:
-    """A worker's name on the bus, its node, and what its jobs have there."""
+class WorkerIdentity:
+    """A worker's name on the bus, its node, and the context of its jobs there."""
 
     name: str
     node: str
@@ -84,7 +84,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     emits: ClassVar[frozenset[type[Payload]]]
 
     settings: RunSettings
-    place: WorkerPlace
+    identity: WorkerIdentity
 
     @property
     def id_namespace(self) -> str:
@@ -135,7 +135,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     def spec(self, cause: Cause, **arguments: Any) -> JsonObject:
         """Return a job's spec: the context, the settings of the request's configuration, and ``arguments``."""
         config = self.settings.config(cause.subject or "")
-        return {**self.place.context.model_dump(mode="json"), "config": config.model_dump(mode="json"), **arguments}
+        return {**self.identity.context.model_dump(mode="json"), "config": config.model_dump(mode="json"), **arguments}
 
 
 Publish = Callable[[str, Job[Any], Sequence[Payload]], Coroutine[None, None, None]]

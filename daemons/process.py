@@ -35,7 +35,7 @@ from daemons.broker import BrokerVoice, serve
 from daemons.clock import SystemClock, boot_id
 from daemons.evaluation import Evaluator
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.ray_cluster import announced_address
 from daemons.receivers import RECEIVERS
 from daemons.registry import daemons_of
@@ -137,7 +137,7 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     spec = sized(spec, deployment)
     kind = spec.worker.kind if spec.worker else None
     compute = deployment.compute(kind) if kind else CPU
-    place = WorkerPlace(
+    identity = WorkerIdentity(
         name=f"{spec.name}@{deployment.node}",
         node=deployment.node,
         context=JobContext(
@@ -150,17 +150,17 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
         ),
     )
     if kind:
-        structlog.get_logger("daemon").info("device of jobs", **place.context.model_dump(exclude={"store"}))
+        structlog.get_logger("daemon").info("device of jobs", **identity.context.model_dump(exclude={"store"}))
     engine = await engine_of(spec, deployment, folder) if spec.worker else None
-    store = open_store(place.context.store)
+    store = open_store(identity.context.store)
     own = deployment.store is None  # another folder may hold other runs' blobs
     if engine and own and spec.name == selfplay_worker.DAEMON.name and isinstance(store, FileStore):
         engine = BoundedEngine(engine, spec.capacity, store, deployment.store_bytes, SystemClock())
     stop = asyncio.Event()  # after Ray, which would handle the signals by ending the process
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    state_file = migrated_path(folder.state(spec.name, place.node), spec.name)
-    outbox_file = migrated_path(folder.outbox(spec.name, place.node), spec.name)
+    state_file = migrated_path(folder.state(spec.name, identity.node), spec.name)
+    outbox_file = migrated_path(folder.outbox(spec.name, identity.node), spec.name)
     states = opened(SqliteStateStore, state_file, "its content is rebuilt from the journal")
     outbox = opened(SqliteOutbox, outbox_file, "its unsent conclusions are derived again, and its jobs run again")
     sink = spec.sink(folder, deployment, boot_id()) if spec.sink else None
@@ -169,7 +169,7 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
         keys = client_keys(loaded)
         bus = ZmqBus(
             endpoint,
-            producer=place.name,
+            producer=identity.name,
             outbox=outbox,
             deadline_s=PATIENCE_SECONDS,
             keys=keys,
@@ -182,14 +182,14 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
         rhythm = Rhythm(deployment.heartbeat_seconds, deployment.drain_seconds)
         foreign: BaseExceptionGroup[OtherHistory] | None = None
         try:
-            await Host(spec, place, boot_id(), ports, rhythm).run(stop)
+            await Host(spec, identity, boot_id(), ports, rhythm).run(stop)
         except* OtherHistory as caught:
             foreign = caught
         finally:
             if engine:
                 await engine.close()
             await bus.close()
-        files = [state_file, folder.state(RECEIVERS, place.node)] if spec.companion else [state_file]
+        files = [state_file, folder.state(RECEIVERS, identity.node)] if spec.companion else [state_file]
         files += [outbox_file] if outbox.load() else []
     if foreign:
         raise _kept_apart(files, foreign)

@@ -29,7 +29,7 @@ from app.journal.archiving import records_between
 from app.journal.database import locked
 from app.journal.history import last_settings, voided_events
 from app.journal.snapshots import KEPT_EVENTS, write_snapshot
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.registry import DAEMONS, daemons_of
 from daemons.saved_state import ACCOUNTS, READY_KEY, SCHEMAS_KEY, Accounts, carried_over, readable, schemas_of
 
@@ -94,10 +94,10 @@ class _Snapshots:
         self._reader = reader
         settings = last_settings(reader)
         self._daemons = daemons_of(settings) if settings else DAEMONS
-        place = WorkerPlace("archive", "archive", JobContext(store=""))
+        identity = WorkerIdentity("archive", "archive", JobContext(store=""))
         self._host_of = {one.name: name for name, spec in self._daemons.items() for one in spec.hosted}
         self._reducers = tuple(dict.fromkeys(one for spec in self._daemons.values() for one in spec.hosted))
-        factories = tuple(one for spec in self._daemons.values() for one in spec.factories(place))
+        factories = tuple(one for spec in self._daemons.values() for one in spec.factories(identity))
         self._emits = frozenset(kind.event_type for one in self._reducers for kind in one.emits)
         read = frozenset[type[Payload]]({RunConfigured}).union(*(one.reads for one in self._reducers))
         self._reads = frozenset(kind.event_type for kind in read | ACCOUNTS)

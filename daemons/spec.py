@@ -12,7 +12,7 @@ from app.controllers import Controller, FeedbackFold
 from app.controllers.fold import Factory, Fold, Hosted
 from app.events import Payload
 from app.telemetry import RunCurves
-from daemons.jobs import Worker, WorkerPlace
+from daemons.jobs import Worker, WorkerIdentity
 from daemons.leases import Leases
 
 
@@ -87,8 +87,8 @@ class DaemonSpec:
         """All payload types that the daemon's reducers emit."""
         return frozenset().union(*(reducer.emits for reducer in self.reducers))
 
-    def factories(self, place: WorkerPlace) -> tuple[Factory, ...]:
+    def factories(self, identity: WorkerIdentity) -> tuple[Factory, ...]:
         """Return the functions that build the reducers from a run's settings."""
-        workers = (partial(self.worker, place=place),) if self.worker else ()
+        workers = (partial(self.worker, identity=identity),) if self.worker else ()
         leases = (self.leases,) if self.leases else ()  # last, because leases follow the worker's rows
         return cast("tuple[Factory, ...]", (*self.controllers, *workers, *leases, *self.observers))
