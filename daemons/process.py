@@ -1,7 +1,4 @@
-"""The composition root of daemons.
-
-This module builds a daemon's adapters from the settings, and runs the daemon.
-"""
+"""The composition root of daemons: builds a daemon's adapters from the settings, and runs the daemon."""
 
 import asyncio
 import gc
@@ -192,10 +189,10 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
         files = [state_file, folder.state(RECEIVERS, identity.node)] if spec.companion else [state_file]
         files += [outbox_file] if outbox.load() else []
     if foreign:
-        raise _kept_apart(files, foreign)
+        raise _set_files_aside(files, foreign)
 
 
-def _kept_apart(files: Sequence[Path], foreign: BaseExceptionGroup[OtherHistory]) -> OtherHistory:
+def _set_files_aside(files: Sequence[Path], foreign: BaseExceptionGroup[OtherHistory]) -> OtherHistory:
     """Set a daemon's files of another history aside.
 
     Returns the error with which the daemon ends. The next start rebuilds the state from the journal. Unsent conclusions
@@ -204,18 +201,15 @@ def _kept_apart(files: Sequence[Path], foreign: BaseExceptionGroup[OtherHistory]
     error: BaseException = foreign
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    kept = [set_aside(path) for path in files if path.exists()]
-    what = {"error": str(error), "kept_as": list(map(str, kept)), "consequence": "state is rebuilt from the journal"}
+    copies = [set_aside(path) for path in files if path.exists()]
+    what = {"error": str(error), "kept_as": list(map(str, copies)), "consequence": "state is rebuilt from the journal"}
     structlog.get_logger("daemon").warning("files of another history of the journal set aside", **what)
     assert isinstance(error, OtherHistory)
     return error
 
 
 async def engine_of(spec: DaemonSpec, deployment: Deployment, folder: RunFolder) -> Engine:
-    """Return the engine of a worker's jobs.
-
-    Jobs that bring models to this machine always run on this machine.
-    """
+    """Return the engine of a worker's jobs. Jobs that bring models to this machine always run on this machine."""
     if deployment.engine == "ray" and (jobs := SHARED_JOBS.get(spec.name)):
         address = deployment.ray.address or await announced_address(folder)
         return RayEngine(address, deployment.ray.demand(jobs).resources)
@@ -231,18 +225,12 @@ def processes_of(spec: DaemonSpec, deployment: Deployment) -> int:
 
 
 def sized(spec: DaemonSpec, deployment: Deployment) -> DaemonSpec:
-    """Return a daemon with a job for each process.
-
-    An evaluation takes all processes, because it has many parts.
-    """
+    """Return a daemon with a job for each process; an evaluation takes all processes, because it has many parts."""
     return spec if spec.worker is Evaluator else replace(spec, capacity=processes_of(spec, deployment))
 
 
 def migrated_path(path: Path, daemon: str) -> Path:
-    """Return the path of a daemon's file.
-
-    An older file, named without the node, is renamed first.
-    """
+    """Return the path of a daemon's file, after renaming an older file that is named without the node."""
     older = path.with_name(f"{daemon}.sqlite")
     if older.is_file() and not path.exists():
         for rest in ("-wal", "-shm", ""):  # last the database, whose name marks completion
@@ -252,10 +240,7 @@ def migrated_path(path: Path, daemon: str) -> Path:
 
 
 def opened(kind: Callable[[Path], F], path: Path, consequence: str) -> F:
-    """Open one of a daemon's own files.
-
-    A damaged file is renamed, reported, and replaced by a new one.
-    """
+    """Open one of a daemon's own files. A damaged file is renamed, reported, and replaced by a new one."""
     file: F | None = None
     try:
         file = kind(path)

@@ -28,10 +28,7 @@ class Companion(Protocol):
         ...
 
     async def run(self, bus: Bus) -> None:
-        """Work until cancelled, from the daemon's start on.
-
-        An error ends the daemon.
-        """
+        """Work until cancelled, from the daemon's start on. An error ends the daemon."""
         ...
 
 
@@ -68,12 +65,9 @@ class DaemonSpec:
 
     @property
     def reducers(self) -> tuple[type[Hosted], ...]:
-        """All reducer classes except observers.
-
-        If one of them receives FeedbackState, the fold of FeedbackState comes first.
-        """
-        hosted = (*self.controllers, *(one for one in (self.worker, self.leases) if one))
-        states = (FeedbackFold,) if any(issubclass(one, Controller) for one in hosted) else ()
+        """All reducer classes except observers; the fold of FeedbackState comes first if any receives it."""
+        hosted = (*self.controllers, *(reducer for reducer in (self.worker, self.leases) if reducer))
+        states = (FeedbackFold,) if any(issubclass(reducer, Controller) for reducer in hosted) else ()
         return cast("tuple[type[Hosted], ...]", (*states, *hosted))
 
     @property
