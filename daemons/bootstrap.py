@@ -110,7 +110,9 @@ def _owned(reducer: type[Hosted], taken: Taken) -> frozenset[Knob]:
 def _emitted_types(reducer: type[Hosted], taken: Taken) -> frozenset[type[Payload]]:
     """Return a reducer's types, except those setting only others' knobs."""
     owned = _owned(reducer, taken) if taken else frozenset[Knob]()
-    return frozenset(one for one in reducer.emits if not taken or not knobs_set(one) or knobs_set(one) & owned)
+    return frozenset(
+        payload for payload in reducer.emits if not taken or not knobs_set(payload) or knobs_set(payload) & owned
+    )
 
 
 def check(daemons: Mapping[str, DaemonSpec] = DAEMONS, taken: Taken = NOTHING) -> None:
