@@ -71,47 +71,48 @@ NOTHING: Taken = MappingProxyType({})
 
 def emitters(daemons: Mapping[str, DaemonSpec] = DAEMONS, taken: Taken = NOTHING) -> Edges:
     """Return the names of each payload type's emitters, both reducers and outsiders."""
-    return _inverted([*OUTSIDERS.items(), *((one.name, _kept(one, taken)) for one in _reducers(daemons))])
+    return _names_by_type(
+        [*OUTSIDERS.items(), *((reducer.name, _emitted_types(reducer, taken)) for reducer in _reducers(daemons))]
+    )
 
 
 def consumers(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Edges:
     """Return the names of the reducers that read each payload type."""
-    return _inverted((one.name, one.reads) for one in _reducers(daemons))
+    return _names_by_type((reducer.name, reducer.reads) for reducer in _reducers(daemons))
 
 
 def _reducers(daemons: Mapping[str, DaemonSpec]) -> Iterator[type[Hosted]]:
     return (reducer for spec in daemons.values() for reducer in spec.reducers)
 
 
-def _inverted(declared: Iterable[tuple[str, Iterable[type[Payload]]]]) -> Edges:
-    found: dict[type[Payload], frozenset[str]] = defaultdict(frozenset)
+def _names_by_type(declared: Iterable[tuple[str, Iterable[type[Payload]]]]) -> Edges:
+    names_by_type: dict[type[Payload], frozenset[str]] = defaultdict(frozenset)
     for name, payloads in declared:
         for payload in payloads:
-            found[payload] |= {name}
-    return dict(found)
+            names_by_type[payload] |= {name}
+    return dict(names_by_type)
 
 
 def owners(daemons: Mapping[str, DaemonSpec] = DAEMONS, taken: Taken = NOTHING) -> Mapping[Knob, frozenset[str]]:
     """Return the owning controllers of each knob."""
     reducers = list(_reducers(daemons))
-    return {knob: frozenset(one.name for one in reducers if knob in _owned(one, taken)) for knob in KNOBS}
+    return {knob: frozenset(reducer.name for reducer in reducers if knob in _owned(reducer, taken)) for knob in KNOBS}
 
 
 def _owned(reducer: type[Hosted], taken: Taken) -> frozenset[Knob]:
-    """Return the knobs that a reducer owns.
-
-    A reducer owns knobs by its declarations, or by having taken them over.
-    """
+    """Return the knobs that a reducer owns, by its declarations or by having taken them over."""
     if own_name(reducer) is not None:
         return frozenset(knob for knob, name in taken.items() if name == reducer.name)
     parameters = reducer.parameters if issubclass(reducer, Controller) else frozenset[Knob]()
     return (parameters | {SET_BY[payload] for payload in reducer.emits if payload in SET_BY}) - taken.keys()
 
 
-def _kept(reducer: type[Hosted], taken: Taken) -> frozenset[type[Payload]]:
+def _emitted_types(reducer: type[Hosted], taken: Taken) -> frozenset[type[Payload]]:
     """Return a reducer's types, except those setting only others' knobs."""
     owned = _owned(reducer, taken) if taken else frozenset[Knob]()
-    return frozenset(one for one in reducer.emits if not taken or not knobs_set(one) or knobs_set(one) & owned)
+    return frozenset(
+        payload for payload in reducer.emits if not taken or not knobs_set(payload) or knobs_set(payload) & owned
+    )
 
 
 def check(daemons: Mapping[str, DaemonSpec] = DAEMONS, taken: Taken = NOTHING) -> None:
@@ -120,13 +121,13 @@ def check(daemons: Mapping[str, DaemonSpec] = DAEMONS, taken: Taken = NOTHING) -
     Raises:
         LooseEnd: names the event or the knob, and the reducers concerned.
     """
-    described = {one.name: getattr(one, "origin", None) for one in _reducers(daemons)}
+    described = {reducer.name: getattr(reducer, "origin", None) for reducer in _reducers(daemons)}
 
     def listed(names: Iterable[str]) -> str:
         return ", ".join(origin.where if (origin := described.get(name)) else name for name in sorted(names))
 
     emitted = emitters(daemons, taken)
-    for payload, readers in sorted(consumers(daemons).items(), key=lambda one: one[0].event_name):
+    for payload, readers in sorted(consumers(daemons).items(), key=lambda item: item[0].event_name):
         if payload not in emitted and not knobs_set(payload) & taken.keys():
             raise LooseEnd(
                 f"{payload.event_name} is read by {listed(readers)}, and nobody emits it.",
@@ -141,10 +142,7 @@ def check(daemons: Mapping[str, DaemonSpec] = DAEMONS, taken: Taken = NOTHING) -
 
 
 def check_settings(loaded: Loaded) -> None:
-    """Check that a run with these settings can start.
-
-    Raises ``BadSettings`` or ``LooseEnd``.
-    """
+    """Check that a run with these settings can start. Raises ``BadSettings`` or ``LooseEnd``."""
     check_playable(loaded.run)
     check_trainers(loaded.run, loaded.folder)
     check_bots(loaded.run, loaded.folder)
@@ -165,24 +163,24 @@ def check_controllers(settings: RunSettings) -> None:
     daemons = daemons_of(settings)
     results = frozenset().union(*(spec.worker.emits for spec in daemons.values() if spec.worker))
     others = results | OUTSIDERS["every daemon"] | OUTSIDERS[BROKER] | {events.EventVoided}
-    for one in _reducers(daemons):
-        if issubclass(one, Controller) and one.origin:
-            _check_knobs(one, settings, others)
+    for reducer in _reducers(daemons):
+        if issubclass(reducer, Controller) and reducer.origin:
+            _check_knobs(reducer, settings, others)
             try:
-                one(settings)
+                reducer(settings)
             except Exception as error:  # constructors of the user's may raise anything
                 raise BadSettings(
-                    f"{one.origin.where} cannot be built: {type(error).__name__}: {located(error)}.",
-                    hint=f"Look at controllers.{one.name}.options.",
+                    f"{reducer.origin.where} cannot be built: {type(error).__name__}: {located(error)}.",
+                    hint=f"Look at controllers.{reducer.name}.options.",
                 ) from error
     check(daemons, settings.taken_over)
 
 
-def _check_knobs(one: type[Controller], settings: RunSettings, others: frozenset[type[Payload]]) -> None:
+def _check_knobs(controller: type[Controller], settings: RunSettings, others: frozenset[type[Payload]]) -> None:
     """Check that a user's controller sets its knobs, and no others."""
-    assert one.origin is not None
-    where, owned = one.origin.where, frozenset(settings.controllers[one.name].takes_over)
-    for payload in sorted(one.emits, key=lambda payload: payload.event_name):
+    assert controller.origin is not None
+    where, owned = controller.origin.where, frozenset(settings.controllers[controller.name].takes_over)
+    for payload in sorted(controller.emits, key=lambda payload: payload.event_name):
         if payload in others:
             raise BadSettings(
                 f"{where} emits {payload.event_name}, which workers, hosts or operators publish.",
@@ -196,13 +194,13 @@ def _check_knobs(one: type[Controller], settings: RunSettings, others: frozenset
         if (knobs := knobs_set(payload)) and not knobs & owned:
             raise BadSettings(
                 f"{where} emits {payload.event_name}, which sets {' or '.join(sorted(knobs))}.",
-                hint=f"Name that knob in controllers.{one.name}.takes_over, or do not emit it.",
+                hint=f"Name that knob in controllers.{controller.name}.takes_over, or do not emit it.",
             )
     for knob in sorted(owned):
-        if not any(knob in knobs_set(payload) for payload in one.emits):
+        if not any(knob in knobs_set(payload) for payload in controller.emits):
             setting = sorted(payload.event_name for payload in CATALOGUE if knob in knobs_set(payload))
-            wanted = " or ".join(name for name in setting if name != events.AdaptiveParamsChanged.event_name)
+            names = " or ".join(name for name in setting if name != events.AdaptiveParamsChanged.event_name)
             raise BadSettings(
-                f"{where} takes over {knob} and does not emit {wanted}: nobody would set it.",
-                hint=f"Add it to `emits`, or take {knob} out of controllers.{one.name}.takes_over.",
+                f"{where} takes over {knob} and does not emit {names}: nobody would set it.",
+                hint=f"Add it to `emits`, or take {knob} out of controllers.{controller.name}.takes_over.",
             )

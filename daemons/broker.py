@@ -1,7 +1,4 @@
-"""The broker daemon.
-
-The broker records the run's settings, then serves the journal and ticks.
-"""
+"""The broker daemon: records the run's settings, then serves the journal and ticks."""
 
 import os
 import signal
@@ -46,12 +43,13 @@ class BrokerVoice:
     def __init__(self, node: str, boot: str) -> None:
         self.source = f"{BROKER}@{node}"
         self.who = {"daemon": BROKER, "node": node}
-        self._boot, self._said = boot, count()
+        self._boot, self._numbers = boot, count()
 
     def write(self, now: datetime, *facts: Payload) -> list[Envelope[Payload]]:
         """Return facts as events without a cause."""
         return [
-            originate(fact, event_id=derive_id(self.source, self._boot, next(self._said)), time=now) for fact in facts
+            originate(fact, event_id=derive_id(self.source, self._boot, next(self._numbers)), time=now)
+            for fact in facts
         ]
 
     def record(self, journal: Journal, now: datetime, *facts: Payload) -> None:
@@ -88,15 +86,15 @@ def stop_signals() -> Iterator[tuple[Callable[[], bool], int]]:
     The signals also make a descriptor readable. Yields a function that returns whether the flag is set, and the
     descriptor.
     """
-    asked: list[int] = []
+    received: list[int] = []
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     before = signal.set_wakeup_fd(writer)
     handlers = {
-        number: signal.signal(number, lambda received, _frame: asked.append(received))
+        number: signal.signal(number, lambda signum, _frame: received.append(signum))
         for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
-        yield lambda: bool(asked), reader
+        yield lambda: bool(received), reader
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -115,10 +113,7 @@ def serve(
     access: Access | None = None,
     upkeep: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run the broker until SIGTERM or SIGINT.
-
-    The signals also interrupt the broker's start. ``upkeep`` is called in every turn.
-    """
+    """Run the broker until SIGTERM or SIGINT, even during its start. ``upkeep`` is called in every turn."""
     settings, deployment = loaded.run, loaded.deployment
     notifier = Notifier()
     clock = RecordingClock(clock, journal.recorded_us, structlog.get_logger("broker").warning)

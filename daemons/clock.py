@@ -71,17 +71,11 @@ class RecordingClock:
 
 
 def boot_id() -> str:
-    """Return a random id for this start of the process.
-
-    The events of this start need other ids than those of earlier starts.
-    """
+    """Return a random id for this start of the process, whose events need other ids than those of earlier starts."""
     return token_hex(16)
 
 
 def processor_seconds() -> float:
-    """Return the processor time used by this process, in seconds.
-
-    The time used by its ended children is included.
-    """
+    """Return the processor time used by this process and its ended children, in seconds."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime

@@ -38,7 +38,7 @@ from app.job_specs import JobContext, JsonObject
 from app.store import DamagedBlob, FileStore, MissingBlob, get_checkpoint, get_shard
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator
-from daemons.jobs import Job, UnusableResult, Worker, WorkerPlace, facts_of
+from daemons.jobs import Job, UnusableResult, Worker, WorkerIdentity, facts_of
 from daemons.quality_monitor import QualityMonitor
 from daemons.selfplay_worker import SelfplayWorker
 from daemons.training import Trainer
@@ -48,7 +48,7 @@ TINY = GAMES[ConfigKey("tic_tac_toe_2p")]
 
 PLAYED_GAMES, MATCH_GAMES, SEED = 32, 4, 7
 WORKERS = (Trainer, SelfplayWorker, QualityMonitor, Evaluator, Distributor)
-PLACE = "selfplay_worker@check"
+WORKER_NAME = "selfplay_worker@check"
 DETERMINISM = "Derive all random numbers from the spec's seed, with app.core.derive_seed."
 
 P = TypeVar("P", bound=Payload)
@@ -69,16 +69,16 @@ def check_backend(name: str, config: GameConfig = TINY, settings_folder: Path = 
         settings_folder: where the command of a trainer runs.
     """
     try:
-        settings = understood(RunSettings(configs=(config.replace(backend=name),), selfplay_workers=(PLACE,)))
+        settings = understood(RunSettings(configs=(config.replace(backend=name),), selfplay_workers=(WORKER_NAME,)))
         info = describe(settings.configs[0])
     except FlyballError as error:
         return [Finding("describe", error.message, error.hint)]
-    if found := _misdescribed(info, config):
-        return found
+    if faults := _faults_of_description(info, config):
+        return faults
     with TemporaryDirectory() as folder:
         context = JobContext(store=folder, settings_folder=str(settings_folder.absolute()))
-        place = WorkerPlace(PLACE, "check", context)
-        trial = _Trial(settings, info, FileStore(Path(folder)), place)
+        identity = WorkerIdentity(WORKER_NAME, "check", context)
+        trial = _Trial(settings, info, FileStore(Path(folder)), identity)
         try:
             run_coroutine(trial.run())
         except FlyballError as error:
@@ -86,27 +86,27 @@ def check_backend(name: str, config: GameConfig = TINY, settings_folder: Path = 
         return trial.findings
 
 
-def _misdescribed(info: GameInfo, config: GameConfig) -> list[Finding]:
-    found = []
+def _faults_of_description(info: GameInfo, config: GameConfig) -> list[Finding]:
+    faults = []
     if info.players != config.players:
-        found.append((f"players is {info.players}; {config.key} has {config.players}.", "Return the game's own."))
+        faults.append((f"players is {info.players}; {config.key} has {config.players}.", "Return the game's own."))
     if RANDOM not in info.bots:
-        found.append(("bots lack 'random', on which ratings are anchored.", "Let the match job play it, and name it."))
+        faults.append(("bots lack 'random', on which ratings are anchored.", "Let the match job play it, and name it."))
     if unknown := sorted(set(info.knobs) - set(PARAMETERS)):
-        found.append((f"There is no knob {unknown[0]!r}.", f"Choose among {', '.join(PARAMETERS)}."))
-    return [Finding("describe", what, hint) for what, hint in found]
+        faults.append((f"There is no knob {unknown[0]!r}.", f"Choose among {', '.join(PARAMETERS)}."))
+    return [Finding("describe", what, hint) for what, hint in faults]
 
 
 class _Trial:
     """A run in memory that closes one loop."""
 
-    def __init__(self, settings: RunSettings, info: GameInfo, store: FileStore, place: WorkerPlace) -> None:
+    def __init__(self, settings: RunSettings, info: GameInfo, store: FileStore, identity: WorkerIdentity) -> None:
         (self.config,) = settings.configs
         self.info, self.store, self.engine = info, store, InlineEngine()
         self.findings: list[Finding] = []
         self.where = ""
         self.recorded = 0
-        self.fold = Fold(tuple(partial(worker, place=place) for worker in WORKERS))
+        self.fold = Fold(tuple(partial(worker, identity=identity) for worker in WORKERS))
         self.feed(RunConfigured(run_id="check", settings=settings.model_dump(mode="json")), subject=None)
 
     def find(self, what: str, hint: str) -> None:
@@ -128,7 +128,7 @@ class _Trial:
     async def initialise(self) -> TrainingCompleted:
         """Make the first model."""
         self.feed(self.training(None, ()))
-        _, made = await self.answered("initialise", Trainer, TrainingCompleted)
+        _, made = await self.run_job("initialise", Trainer, TrainingCompleted)
         if (made.parent, made.step, made.metrics) != (None, 0, None):
             self.find("It returned a parent, a step or metrics.", "Return parent None, step 0 and metrics None.")
         self.check_model(made.model)
@@ -138,8 +138,8 @@ class _Trial:
         """Play games of the first model. Some of them are against the random bot."""
         others = Lineup(opponents=(RANDOM,) * (self.config.players - 1), games=PLAYED_GAMES // 2)
         knobs: dict[str, Any] = {"games": PLAYED_GAMES, "temperature": self.config.selfplay.temperature, "seed": SEED}
-        self.feed(SelfplayRequested(worker=PLACE, model=first.model, lineups=(others,), probe=False, **knobs))
-        job, played = await self.answered("play", SelfplayWorker, SelfplayComplete)
+        self.feed(SelfplayRequested(worker=WORKER_NAME, model=first.model, lineups=(others,), probe=False, **knobs))
+        job, played = await self.run_job("play", SelfplayWorker, SelfplayComplete)
         shard = played.shard
         if shard.games != PLAYED_GAMES:
             self.find(f"It played {shard.games} games, not {PLAYED_GAMES}.", "Play as many as the spec's games.")
@@ -155,14 +155,14 @@ class _Trial:
 
     async def inspect(self) -> None:
         """Inspect the shard."""
-        _, verdict = await self.answered("inspect", QualityMonitor, Payload)
+        _, verdict = await self.run_job("inspect", QualityMonitor, Payload)
         if isinstance(verdict, QualityDegraded):
             self.find(f"It refuses the backend's own shard: {verdict.reason}", "Play by the rules that it checks.")
 
     async def train(self, first: TrainingCompleted, played: SelfplayComplete) -> TrainingCompleted:
         """Train the first model on the shard."""
         self.feed(self.training(first.model, (played.shard,)))
-        job, trained = await self.answered("train", Trainer, TrainingCompleted)
+        job, trained = await self.run_job("train", Trainer, TrainingCompleted)
         if (trained.parent, trained.step) != (first.model, 1):
             self.find("Its parent is not the base model, or its step not one higher.", "Use Manifest.successor.")
         if trained.metrics is None:
@@ -176,9 +176,9 @@ class _Trial:
         """Let the new model play the first one and the built-in players."""
         bots = tuple(bot for bot in (RANDOM, HEURISTIC) if bot in self.info.bots)
         opponents = bots if first.model == trained.model else (first.model, *bots)
-        wanted: dict[str, Any] = {"purpose": "retest", "games": MATCH_GAMES, "opponents": opponents}
-        self.feed(MatchesRequested(model=trained.model, step=1, seed=SEED, **wanted))
-        await self.answered("match", Evaluator, Payload)
+        options: dict[str, Any] = {"purpose": "retest", "games": MATCH_GAMES, "opponents": opponents}
+        self.feed(MatchesRequested(model=trained.model, step=1, seed=SEED, **options))
+        await self.run_job("match", Evaluator, Payload)
 
     async def distribute(self, first: TrainingCompleted, trained: TrainingCompleted) -> None:
         """Distribute the new model, and delete the first one."""
@@ -186,7 +186,7 @@ class _Trial:
         evidence = Evidence(evaluation_id=derive_id("check"), elo=Elo(0.0), elo_stderr=1.0, **figures)
         model, elo = trained.model, Elo(0.0)
         self.feed(ModelPromoted(model=model, previous=None, step=trained.step, elo=elo, evidence=evidence))
-        job, _ = await self.answered("distribute", Distributor, ModelDistributed)
+        job, _ = await self.run_job("distribute", Distributor, ModelDistributed)
         if first.model == model:
             return
         await self.result(job, {**job.parts[0], "discard": [first.model]})
@@ -207,13 +207,10 @@ class _Trial:
         failures = self.fold.feed([Event(envelope, self.recorded, self.recorded * SECOND_US, "broker@check")]).failures
         assert not failures, failures
 
-    async def answered(self, where: str, kind: type[Worker[Any]], answer: type[P]) -> tuple[Job[Any], P]:
-        """Run a worker's waiting job twice, and record its facts.
-
-        Returns the job, and its last fact of type ``answer``.
-        """
+    async def run_job(self, where: str, kind: type[Worker[Any]], answer: type[P]) -> tuple[Job[Any], P]:
+        """Run a worker's waiting job twice, and record its facts; return it and its last fact of type ``answer``."""
         self.where = where
-        (worker,) = (one for one in self.fold.reducers if isinstance(one, kind))
+        (worker,) = (reducer for reducer in self.fold.reducers if isinstance(reducer, kind))
         waiting = {key: row for key, row in self.fold.rows(worker.name).items() if row.cause}
         (job,) = worker.jobs(waiting, self.fold.states)
         reports: list[JsonObject] = []
@@ -237,10 +234,7 @@ class _Trial:
         )
 
     async def check_changes(self, job: Job[Any], name: str, changes: JsonObject, what: str, hint: str) -> None:
-        """Add a finding if changes of the spec change nothing.
-
-        ``name`` is the value in the result that should change.
-        """
+        """Add a finding if changes of the spec do not change the result's value ``name``."""
         before, after = [(await self.result(job, spec))[name] for spec in (job.parts[0], job.parts[0] | changes)]
         if before == after:
             self.find(what, hint)

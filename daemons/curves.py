@@ -1,7 +1,4 @@
-"""The curves daemon.
-
-The daemon writes training and evaluation curves for TensorBoard, and to Weights & Biases.
-"""
+"""The curves daemon, which writes training and evaluation curves for TensorBoard, and to Weights & Biases."""
 
 from app.telemetry import RunCurves
 from daemons.spec import DaemonSpec

@@ -1,6 +1,4 @@
-"""The distributor of models.
-
-The distributor verifies each new current model in the store, and deletes superseded models.
+"""The distributor, which verifies each new current model in the store, and deletes superseded models.
 
 It may run on every node. The one on the head, where the broker is, verifies the model in the store, and deletes. Its
 MODEL_DISTRIBUTED lets the loop go on. The others then bring the model into their node's cache and acknowledge that by
@@ -174,21 +172,18 @@ class Distributor(Worker[DistributionRequest], Controller):
     @property
     def id_namespace(self) -> str:
         """See ``Worker.id_namespace``: each node's distributor acknowledges the same model."""
-        return f"{self.name}@{self.place.node}"
+        return f"{self.name}@{self.identity.node}"
 
     def _is_head(self, row: DistributorRow) -> bool:
-        return row.head in (None, self.place.node)
+        return row.head in (None, self.identity.node)
 
     def _lacks(self, row: DistributorRow) -> bool:
         """Return whether this node has not acknowledged the distributed model."""
-        return not self._is_head(row) and self.place.node not in row.have
+        return not self._is_head(row) and self.identity.node not in row.have
 
     @handles(ClockTick)
     def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[DistributorRow]:
-        """End pauses whose time is up, and report late nodes.
-
-        Every distributor reports the same nodes under the same id, so the report counts once.
-        """
+        """End pauses whose time is up, and report late nodes; the same report of all distributors counts once."""
         changed, emissions = dict[str, DistributorRow | None](), list[Emission]()
         for key, row in sorted(rows.items()):
             playing = state_of(states, key).lineage.playing
@@ -207,9 +202,9 @@ class Distributor(Worker[DistributionRequest], Controller):
         """Note the broker's node, and each node with a distributor."""
         daemon, node = event.data.daemon, event.data.node
         if daemon == BROKER and is_broker(event.source):
-            return self._everywhere(rows, lambda row: row.replace(head=node))
+            return self._change_all(rows, lambda row: row.replace(head=node))
         if daemon == NAME:
-            return self._everywhere(rows, lambda row: row.replace(nodes={**row.nodes, node: event.recorded_us}))
+            return self._change_all(rows, lambda row: row.replace(nodes={**row.nodes, node: event.recorded_us}))
         return Step()
 
     @handles(DaemonFailed, DaemonStopped, NodeLost)
@@ -220,11 +215,11 @@ class Distributor(Worker[DistributionRequest], Controller):
         if event.data.daemon != NAME:
             return Step()
         node = event.data.node
-        return self._everywhere(
+        return self._change_all(
             rows, lambda row: row.replace(nodes={name: us for name, us in row.nodes.items() if name != node})
         )
 
-    def _everywhere(self, rows: Rows, change: Callable[[DistributorRow], DistributorRow]) -> Step[DistributorRow]:
+    def _change_all(self, rows: Rows, change: Callable[[DistributorRow], DistributorRow]) -> Step[DistributorRow]:
         return Step({config.key: change(rows.get(config.key, EMPTY)) for config in self.settings.configs})
 
     @handles(ModelPromoted, ModelRolledBack)
@@ -235,7 +230,7 @@ class Distributor(Worker[DistributionRequest], Controller):
         row, data = rows.get(event.subject, EMPTY), event.data
         model = data.model if isinstance(data, ModelPromoted) else data.to_model
         row = _with_current(row, model, promoted=isinstance(data, ModelPromoted))
-        return Step({event.subject: _begun(row, event.cause, DistributionRequest(model=model, step=data.step))})
+        return Step({event.subject: _with_job(row, event.cause, DistributionRequest(model=model, step=data.step))})
 
     @handles(SelfplayFailed, TrainingFailed, EvaluationFailed)
     def work_failed(
@@ -248,7 +243,7 @@ class Distributor(Worker[DistributionRequest], Controller):
             return Step()
         if current.model != lineage.playing:
             return Step()
-        row = _begun(row, event.cause, DistributionRequest(model=current.model, step=current.step))
+        row = _with_job(row, event.cause, DistributionRequest(model=current.model, step=current.step))
         return Step({event.subject: row.replace(verifies=True, verified_us=event.recorded_us)})
 
     @handles(PromotionRejected)
@@ -274,7 +269,7 @@ class Distributor(Worker[DistributionRequest], Controller):
             return Step()
         nodes = dict.fromkeys(row.nodes, event.recorded_us)
         row = row.replace(superseded=(), nodes=nodes, have=data.nodes, late=())
-        return Step({event.subject: row if self._lacks(row) else _done(row)})
+        return Step({event.subject: row if self._lacks(row) else _without_job(row)})
 
     @handles(ModelCached)
     def cached(self, rows: Rows, event: Event[ModelCached], states: States) -> Step[DistributorRow]:
@@ -283,7 +278,7 @@ class Distributor(Worker[DistributionRequest], Controller):
         if row.kept[-1:] != (data.model,):
             return Step()
         row = row.replace(have=tuple(dict.fromkeys((*row.have, data.node))))
-        return Step({event.subject: row if self._lacks(row) else _done(row)})
+        return Step({event.subject: row if self._lacks(row) else _without_job(row)})
 
     @handles(DistributionFailed)
     def distribution_failed(self, rows: Rows, event: Event[DistributionFailed], states: States) -> Step[DistributorRow]:
@@ -292,7 +287,7 @@ class Distributor(Worker[DistributionRequest], Controller):
         The failure becomes the cause of the retry, so that each attempt's facts have ids of their own.
         """
         row, data = rows.get(event.subject, EMPTY), event.data
-        if row.wanted is None or row.wanted.model != data.model or data.node not in (None, self.place.node):
+        if row.wanted is None or row.wanted.model != data.model or data.node not in (None, self.identity.node):
             return Step()
         later_us, failures = event.recorded_us + round(data.retry_seconds * SECOND_US), row.failures + 1
         row = row.replace(cause=event.cause, failures=failures, retry_us=later_us, lost=bool(data.damaged))
@@ -305,7 +300,7 @@ class Distributor(Worker[DistributionRequest], Controller):
         """Keep members of the league. A retired member is deleted later, unless it is kept for another reason."""
         row, model = rows.get(event.subject, EMPTY), event.data.model
         others = tuple(member for member in row.members if member != model)
-        leaving = {gone: left for gone, left in row.leaving.items() if gone != model}
+        leaving = {member: left for member, left in row.leaving.items() if member != model}
         if isinstance(event.data, CheckpointAdded):
             return Step({event.subject: row.replace(members=(*others, model), leaving=leaving)})
         if model not in row.kept:
@@ -331,15 +326,12 @@ class Distributor(Worker[DistributionRequest], Controller):
         )
 
     def job(self, cause: Cause, pending: DistributorRow, states: States) -> DistributionJob:
-        """Return the job that carries out a decision.
-
-        The head alone deletes, and looks for an earlier champion once the model is lost.
-        """
+        """Return the job of a decision. The head alone deletes, and looks for an earlier champion of a lost model."""
         request, is_head = pending.wanted, self._is_head(pending)
         assert request is not None  # because ``pending`` returns only rows with a cause
         discard = pending.overdue if request.model is None else () if pending.verifies else pending.superseded
         spec: JsonObject = {
-            **self.place.context.model_dump(mode="json"),
+            **self.identity.context.model_dump(mode="json"),
             "model": request.model,
             "discard": list(discard) if is_head else [],
             "needed": sorted({model for state in states.values() for model in _needed(state.lineage)}),
@@ -364,8 +356,8 @@ class Distributor(Worker[DistributionRequest], Controller):
         if request.model is None:
             return ()
         if not job.memo["is_head"] or job.memo["verifies"]:
-            return (ModelCached(model=request.model, step=request.step, node=self.place.node),)
-        return (ModelDistributed(model=request.model, step=request.step, nodes=(self.place.node,)),)
+            return (ModelCached(model=request.model, step=request.step, node=self.identity.node),)
+        return (ModelDistributed(model=request.model, step=request.step, nodes=(self.identity.node,)),)
 
     def failed(self, job: DistributionJob, error: FlyballError) -> tuple[Payload, ...]:
         """Report that the current model can't be distributed. A job that only deletes reports no failure."""
@@ -379,7 +371,7 @@ class Distributor(Worker[DistributionRequest], Controller):
         fact = DistributionFailed(
             model=request.model,
             step=request.step,
-            node=self.place.node,
+            node=self.identity.node,
             attempt=failures + 1,
             retry_seconds=backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, failures),
             damaged=error.code in LOST,
@@ -404,7 +396,7 @@ def _current_of(parts: Sequence[DistributionResult | FlyballError], earlier: Seq
     raise LostModel(current, next(readable, None))
 
 
-def _begun(row: DistributorRow, cause: Cause, request: DistributionRequest) -> DistributorRow:
+def _with_job(row: DistributorRow, cause: Cause, request: DistributionRequest) -> DistributorRow:
     """Let a job wait for its first attempt."""
     return row.replace(cause=cause, wanted=request, failures=0, retry_us=None, lost=False, verifies=False)
 
@@ -415,7 +407,7 @@ def _late(row: DistributorRow, now_us: int) -> tuple[str, ...]:
     return tuple(sorted(node for node, since_us in row.nodes.items() if since_us <= due_us and node not in others))
 
 
-def _done(row: DistributorRow) -> DistributorRow:
+def _without_job(row: DistributorRow) -> DistributorRow:
     """Drop the waiting job."""
     return row.replace(cause=None, wanted=None, failures=0, retry_us=None, lost=False, verifies=False)
 
@@ -430,11 +422,14 @@ def _with_current(row: DistributorRow, current: ModelHash, *, promoted: bool) ->
     latest = (*(model for model in row.kept if model != current), current)
     kept, older = latest[-KEPT:], latest[:-KEPT]
     waiting = {model: left - promoted for model, left in row.leaving.items() if model not in kept}
-    let_go = (*(model for model in older if model not in row.members), *(m for m, left in waiting.items() if not left))
+    unneeded = (
+        *(model for model in older if model not in row.members),
+        *(m for m, left in waiting.items() if not left),
+    )
     return row.replace(
         kept=kept,
         leaving={model: left for model, left in waiting.items() if left},
-        superseded=tuple(model for model in (*row.overdue, *row.superseded, *let_go) if model != current),
+        superseded=tuple(model for model in (*row.overdue, *row.superseded, *unneeded) if model != current),
         overdue=(),
         have=tuple(row.nodes),
     )

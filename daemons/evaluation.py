@@ -191,10 +191,7 @@ class EvaluatorRow(Row, frozen=True):
         return self.pending[0].cause if self.pending else None
 
     def published_ratings(self, lineage: Lineage) -> dict[str, Estimate | None]:
-        """Return the latest published ratings, by model.
-
-        The models are members and the latest champions. ``None``: not rated yet.
-        """
+        """Return the latest published ratings of members and latest champions, by model; ``None``: not rated yet."""
         members = {agent.id: _rating(agent) for agent in self.league.active}
         return members | {champion.model: _rating(champion) for champion in lineage.champions[-RECENT:]}
 
@@ -236,8 +233,8 @@ class Evaluator(Worker[EvaluationRequest], Controller):
         """Drop a finished request, and add its games to the pool."""
         row, data, lineage = _row(rows, event), event.data, state_of(states, event.subject).lineage
         waiting = tuple(pending for pending in row.pending if pending.cause.id != data.request_id)
-        known = {*row.published_ratings(lineage), *self.settings.config(event.subject).builtins}
-        return _changed(rows, event, states, pool=_pooled(row.pool, data, known), pending=waiting)
+        agents = {*row.published_ratings(lineage), *self.settings.config(event.subject).builtins}
+        return _changed(rows, event, states, pool=_pooled(row.pool, data, agents), pending=waiting)
 
     @handles(ModelPromoted, ModelRolledBack)
     def current_changed(self, rows: Rows, event: Event[Any], states: States) -> Step[EvaluatorRow]:
@@ -275,7 +272,7 @@ class Evaluator(Worker[EvaluationRequest], Controller):
         else:
             opponents = _opponents(request, lineage, league, config)
         spec = GauntletSpec(
-            **dict(self.place.context), config=config, model=request.model, opponents=opponents, seed=request.seed
+            **dict(self.identity.context), config=config, model=request.model, opponents=opponents, seed=request.seed
         )
         return Job(
             cause,
@@ -359,8 +356,10 @@ def _changed(rows: Rows, event: Event[Any], states: States, **changes: Any) -> S
     """
     row, champion = _row(rows, event).replace(**changes), state_of(states, event.subject).lineage.current_model
     requests = ((pending, pending.request) for pending in row.pending)
-    kept = [pending for pending, asked in requests if asked.purpose != "gate" or champion not in (None, asked.model)]
-    return Step({event.subject: row.replace(pending=tuple(kept))})
+    still = [
+        pending for pending, request in requests if request.purpose != "gate" or champion not in (None, request.model)
+    ]
+    return Step({event.subject: row.replace(pending=tuple(still))})
 
 
 def _match(match: OpponentResult) -> MatchResult:
@@ -380,16 +379,16 @@ def _queued(pending: tuple[EvaluationPending, ...], newest: EvaluationPending) -
     return tuple(pending for pending in waiting if pending not in dropped)
 
 
-def _pooled(pool: Pool, data: EvaluationCompleted | EvaluationFailed, known: Collection[str]) -> Pool:
+def _pooled(pool: Pool, data: EvaluationCompleted | EvaluationFailed, agents: Collection[str]) -> Pool:
     """Add a completed evaluation's games to the pool.
 
-    Gate games are left out, because they repeat one pair of models and would bias the ratings. ``known``: see
+    Gate games are left out, because they repeat one pair of models and would bias the ratings. ``agents``: see
     ``Pool.after``.
     """
     if data.purpose == "gate" or isinstance(data, EvaluationFailed):
         return pool
     played = totals_of(data.model, data.results)
-    return pool.after(played, known, data.model if data.purpose == "rating" else None)
+    return pool.after(played, agents, data.model if data.purpose == "rating" else None)
 
 
 class EvaluationLeases(Leases):

@@ -1,4 +1,4 @@
-"""Exports to the operator's tools. The exports are metrics over HTTP, messages to webhooks, and spans."""
+"""Exports to the operator's tools: metrics over HTTP, messages to webhooks, and spans."""
 
 import asyncio
 import shutil

@@ -1,7 +1,4 @@
-"""The feedback daemon.
-
-The daemon's controllers set training and self-play parameters, or watch models and losses.
-"""
+"""The feedback daemon, whose controllers set training and self-play parameters, or watch models and losses."""
 
 from app.controllers import (
     CurriculumIntegration,

@@ -18,8 +18,8 @@ def forecast(settings: RunSettings) -> dict[str, int]:
     Counted are the rows that trainings may still need, the shards that inspections compare with, and a full league.
     Configurations whose backend is language models or the user's own are left out.
     """
-    known = OURS.keys() - {LANGUAGE_BACKEND}
-    return {one.key: _expected(one, settings) for one in settings.configs if one.backend in known}
+    backends = OURS.keys() - {LANGUAGE_BACKEND}
+    return {config.key: _expected(config, settings) for config in settings.configs if config.backend in backends}
 
 
 def _expected(config: GameConfig, settings: RunSettings) -> int:

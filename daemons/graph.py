@@ -1,7 +1,4 @@
-"""The graph of events.
-
-The graph consists of the types that each daemon's reducers emit and read.
-"""
+"""The graph of events: the types that each daemon's reducers emit and read."""
 
 import json
 from collections.abc import Mapping
@@ -29,10 +26,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Event types, and the reducers of each daemon.
-
-    The other emitters are the broker, hosts and operators.
-    """
+    """Event types, and the reducers of each daemon. The other emitters are the broker, hosts and operators."""
 
     nodes: tuple[Node, ...]
     daemons: Mapping[str, tuple[str, ...]]
@@ -45,10 +39,7 @@ class Graph:
 
 
 def whole(settings: RunSettings | None = None) -> Graph:
-    """Return all types and reducers; ``settings`` add the user's own controllers.
-
-    FeedbackState appears once, though each daemon with controllers folds it.
-    """
+    """Return all types and reducers, FeedbackState once; ``settings`` add the user's own controllers."""
     daemons = daemons_of(settings) if settings else DAEMONS
     emitted, read = emitters(daemons, settings.taken_over if settings else {}), consumers(daemons)
     nodes = tuple(

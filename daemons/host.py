@@ -39,7 +39,7 @@ from app.events import (
 from app.events.frames import DeadLetter
 from app.journal import KnownRecord, StateStore
 from app.telemetry import Curves
-from daemons.jobs import Job, JobRunner, Worker, WorkerPlace
+from daemons.jobs import Job, JobRunner, Worker, WorkerIdentity
 from daemons.leases import leased_to
 from daemons.saved_state import ACCOUNTS, READY_KEY, Accounts, SavedState, program_of
 from daemons.spec import Companion, DaemonSpec
@@ -86,23 +86,28 @@ class Host:
     Only a daemon with a worker has jobs. ``boot`` identifies this start of the process.
     """
 
-    def __init__(self, spec: DaemonSpec, place: WorkerPlace, boot: str, ports: Ports, rhythm: Rhythm) -> None:
-        self._spec, self._place, self._boot = spec, place, boot
+    def __init__(self, spec: DaemonSpec, identity: WorkerIdentity, boot: str, ports: Ports, rhythm: Rhythm) -> None:
+        self._spec, self._identity, self._boot = spec, identity, boot
         self._ports, self._rhythm = ports, rhythm
-        self._who = {"daemon": spec.name, "node": place.node}
+        self._who = {"daemon": spec.name, "node": identity.node}
         self._log = structlog.get_logger("host")
         self._saved = SavedState(ports.states, spec.hosted)
         self._cursor = self._saved.cursor
-        self._fold = Fold(spec.factories(place), self._saved.rows)
+        self._fold = Fold(spec.factories(identity), self._saved.rows)
         self._head, self._announced, self._ready = self._cursor, 0, False
-        self._concluded: dict[str, Envelope[Payload]] = {}
+        self._unpublished: dict[str, Envelope[Payload]] = {}
         self._jobs = JobRunner(ports.engine, spec.capacity, self._publish_facts) if ports.engine else None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set, then drain. Raises errors in an ExceptionGroup."""
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [self._live(group), self._beat(), self._watch(), self._measure()]
+                tasks = [
+                    self._follow_journal(group),
+                    self._send_signs_of_life(),
+                    self._notify_watchdog(),
+                    self._follow_capacity(),
+                ]
                 if companion := self._ports.companion:
                     tasks.append(companion.run(self._ports.bus))
                 living = [group.create_task(task) for task in tasks]
@@ -114,23 +119,20 @@ class Host:
                 for task in living:
                     task.cancel()
         except BaseExceptionGroup as failed:
-            error = "; ".join(str(one) or type(one).__name__ for one in failed.exceptions)
+            error = "; ".join(str(error) or type(error).__name__ for error in failed.exceptions)
             with suppress(FlyballError):  # otherwise the original error would be lost
-                await self._leave(DaemonFailed(**self._who, error=error))
+                await self._publish_last(DaemonFailed(**self._who, error=error))
             raise
         self._save()
-        await self._leave(DaemonStopped(**self._who, position=self._settled))
+        await self._publish_last(DaemonStopped(**self._who, position=self._settled))
 
-    async def _leave(self, fact: DaemonFact) -> None:
-        """Publish the daemon's last event.
-
-        If the broker is away, the outbox keeps the event.
-        """
+    async def _publish_last(self, fact: DaemonFact) -> None:
+        """Publish the daemon's last event; if the broker is away, the outbox keeps it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_SECONDS):
                 await self._announce(fact)
 
-    async def _live(self, group: asyncio.TaskGroup) -> None:
+    async def _follow_journal(self, group: asyncio.TaskGroup) -> None:
         await self._announce(DaemonStarted(**self._who, pid=getpid(), version=program_of(self._spec.hosted)))
         self._warn_of_unhosted()  # saved settings may name others than flyball.toml does now
         if self._saved.rebuilding:
@@ -153,10 +155,7 @@ class Host:
 
     @property
     def _settled(self) -> int:
-        """Position up to which the daemon has published everything.
-
-        Until the daemon is ready, this is the saved position.
-        """
+        """Position up to which the daemon has published everything; before it is ready, the saved position."""
         return self._cursor if self._ready else self._saved.cursor
 
     async def _rebuild(self, settled: int) -> None:
@@ -180,7 +179,7 @@ class Host:
                     outcome = await self._feed(events, recorded)
                     self._saved.dropped += len(outcome.dropped)
                     self._cursor = min(batch.position, settled)
-                    self._know(batch)
+                    self._note_record(batch)
                     report()
                     if self._cursor == settled or batch.position >= batch.head:
                         break
@@ -193,10 +192,10 @@ class Host:
         """Restart the rebuild at the latest earlier snapshot or the first event."""
         kinds = {HOST, READY_KEY[0], *(reducer.name for reducer in self._spec.hosted)}
         self._saved.start_over(voided, await self._ports.bus.snapshot(before - 1, kinds))
-        self._fold = Fold(self._spec.factories(self._place), self._saved.rows, voided)
+        self._fold = Fold(self._spec.factories(self._identity), self._saved.rows, voided)
         self._cursor = self._saved.cursor
         self._head = max(self._head, self._cursor)
-        self._concluded.clear()
+        self._unpublished.clear()
 
     def _reporter(self, until: int) -> Callable[[], None]:
         """Return a function that logs a rebuild's progress and remaining time."""
@@ -251,40 +250,34 @@ class Host:
         when the daemon reads it in the journal. The others are published once the daemon has caught up.
         """
         outcome = await self._feed(batch.events)
-        self._concluded |= {envelope.id: envelope for envelope in outcome.envelopes}
+        self._unpublished |= {envelope.id: envelope for envelope in outcome.envelopes}
         for event in batch.events:
-            self._concluded.pop(event.id, None)
+            self._unpublished.pop(event.id, None)
         self._cursor, self._head = batch.position, batch.head
-        self._know(batch)
+        self._note_record(batch)
         if self._fold.to_void and not self._ready:
             return
         if self._ready or batch.position >= batch.head:
-            if self._concluded:
-                await self._publish(list(self._concluded.values()))
-                self._concluded.clear()
+            if self._unpublished:
+                await self._publish(list(self._unpublished.values()))
+                self._unpublished.clear()
             if self._saved.changed:
                 self._save()
             if not self._ready:
                 self._ready = True
-                await self._size_up()
+                await self._update_capacity()
                 await self._announce_ready()
                 self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
             if companion := self._ports.companion:
                 companion.show(self._fold, self._head)
 
-    def _know(self, batch: Batch) -> None:
-        """Remember the record at which a batch ends.
-
-        With it, the daemon recognises a journal that is not the one that its state is folded from.
-        """
+    def _note_record(self, batch: Batch) -> None:
+        """Note a batch's last record, by which the daemon recognises a journal other than its state's."""
         if batch.checksum:
-            self._saved.known = KnownRecord(batch.position, batch.checksum)
+            self._saved.latest_record = KnownRecord(batch.position, batch.checksum)
 
-    async def _size_up(self) -> bool:
-        """Ask the engine how many jobs it can run.
-
-        Returns whether the number has changed.
-        """
+    async def _update_capacity(self) -> bool:
+        """Ask the engine how many jobs it can run; return whether the number has changed."""
         if (
             self._jobs is None
             or self._ports.engine is None
@@ -299,12 +292,9 @@ class Host:
         await self._announce(DaemonReady(**self._who, position=self._cursor, capacity=capacity))
 
     async def _feed(self, events: Sequence[Event[Payload]], recorded: Collection[Recorded] | None = None) -> Outcome:
-        """Fold events, and hand them to the sink.
-
-        Events that a reducer could not fold become dead letters.
-        """
+        """Fold events, hand them to the sink, and bury as dead letters those that a reducer could not fold."""
         outcome = self._fold.feed(events, recorded)
-        for failure in outcome.failures:  # first, because ``_beat`` may save the cursor with the rows
+        for failure in outcome.failures:  # first, because ``_send_signs_of_life`` may save the cursor with the rows
             await self._bury(failure)
         self._saved.changed |= outcome.changed
         if SETTINGS_KEY in outcome.changed:
@@ -316,11 +306,8 @@ class Host:
         return outcome
 
     def _warn_of_unhosted(self) -> None:
-        """Report named controllers that this process does not host.
-
-        The recorded settings name these controllers.
-        """
-        settings, hosted = self._fold.settings, {one.name for one in self._fold.reducers}
+        """Report controllers that the recorded settings name and this process does not host."""
+        settings, hosted = self._fold.settings, {reducer.name for reducer in self._fold.reducers}
         if self._spec.hosts_own and settings and (unhosted := settings.controllers.keys() - hosted):
             self._log.error(
                 "the run's settings name controllers that this daemon does not host",
@@ -340,26 +327,23 @@ class Host:
             traceparent=traceparent_of(event.envelope),
             remedy="see: flyball journal repair",
         )
-        reporter = f"{self._place.name}/{failure.by}"
+        reporter = f"{self._identity.name}/{failure.by}"
         await self._ports.bus.bury(
             DeadLetter(event.sequence, event.source, reporter, failure.error, encode(event.envelope))
         )
 
     def _reconcile(self, jobs: JobRunner, group: asyncio.TaskGroup) -> None:
-        """Start and cancel jobs as the worker's rows require.
-
-        Jobs of configurations that are not in this run are ignored.
-        """
+        """Start and cancel jobs as the worker's rows require, for the run's configurations only."""
         settings = self._fold.settings
         leases = self._spec.leases
-        leased = leased_to(self._fold.rows(leases.name), f"{self._spec.name}@{self._place.node}") if leases else None
+        leased = leased_to(self._fold.rows(leases.name), f"{self._spec.name}@{self._identity.node}") if leases else None
         for worker in self._fold.reducers:
             if isinstance(worker, Worker) and settings:
                 rows = self._fold.rows(worker.name)
                 played = {key: row for key, row in rows.items() if row.cause and row.cause.subject in settings}
                 jobs.reconcile(group, worker, worker.jobs(played, self._fold.states, leased))
 
-    async def _watch(self) -> None:
+    async def _notify_watchdog(self) -> None:
         """Notify systemd's watchdog while the event loop runs.
 
         The watchdog is notified with or without a broker. Each sign of progress extends the start's timeout.
@@ -373,17 +357,14 @@ class Host:
                 status = f"STATUS=catching up: {self._cursor} of {self._head}"
                 self._ports.notifier.tell(f"EXTEND_TIMEOUT_USEC={STARTING_USEC}", status)
 
-    async def _measure(self) -> None:
-        """Announce changes of the engine's capacity.
-
-        ``_beat`` does not do this, because a cluster may take long to answer.
-        """
+    async def _follow_capacity(self) -> None:
+        """Announce changes of the engine's capacity, apart from signs of life, as a cluster may answer slowly."""
         while True:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
-            if await self._size_up() and self._ready:
+            if await self._update_capacity() and self._ready:
                 await self._announce_ready()
 
-    async def _beat(self) -> None:
+    async def _send_signs_of_life(self) -> None:
         """Send signs of life, and save the cursor each time."""
         while True:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
@@ -398,14 +379,14 @@ class Host:
         Both are saved only once the conclusions that belong to them are published. State that contains a voided event
         is not saved, because a rebuild without the event is due.
         """
-        if self._fold.to_void or self._concluded:
+        if self._fold.to_void or self._unpublished:
             return
         if self._saved.changed or self._cursor != self._saved.cursor:
             self._saved.save(self._cursor)
 
     async def _announce(self, fact: DaemonFact) -> None:
         self._announced += 1
-        event_id = derive_id(self._place.name, self._boot, self._announced)
+        event_id = derive_id(self._identity.name, self._boot, self._announced)
         await self._ports.bus.publish(originate(fact, event_id=event_id, time=self._ports.clock.now()))
 
     async def _publish_facts(self, by: str, job: Job[Any], facts: Sequence[Payload]) -> None:

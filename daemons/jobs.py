@@ -27,8 +27,8 @@ Q = TypeVar("Q")
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerPlace:
-    """A worker's name on the bus, its node, and what its jobs have there."""
+class WorkerIdentity:
+    """A worker's name on the bus, its node, and the context of its jobs there."""
 
     name: str
     node: str
@@ -84,7 +84,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     emits: ClassVar[frozenset[type[Payload]]]
 
     settings: RunSettings
-    place: WorkerPlace
+    identity: WorkerIdentity
 
     @property
     def id_namespace(self) -> str:
@@ -94,7 +94,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     @staticmethod
     @abstractmethod
     def pending(rows: Mapping[str, Any]) -> Sequence[tuple[Cause, Any]]:
-        """Return each wanted job's (cause, argument of ``job``), most urgent first."""
+        """Return each pending job's (cause, argument of ``job``), most urgent first."""
 
     @abstractmethod
     def job(self, cause: Cause, pending: Any, states: States) -> Job[Q]:
@@ -135,7 +135,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
     def spec(self, cause: Cause, **arguments: Any) -> JsonObject:
         """Return a job's spec: the context, the settings of the request's configuration, and ``arguments``."""
         config = self.settings.config(cause.subject or "")
-        return {**self.place.context.model_dump(mode="json"), "config": config.model_dump(mode="json"), **arguments}
+        return {**self.identity.context.model_dump(mode="json"), "config": config.model_dump(mode="json"), **arguments}
 
 
 Publish = Callable[[str, Job[Any], Sequence[Payload]], Coroutine[None, None, None]]
@@ -154,7 +154,7 @@ class JobRunner:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._publishing: set[asyncio.Task[None]] = set()
         self._ended: set[str] = set()
-        self._wanted: tuple[EventId, ...] = ()
+        self._held_ids: tuple[EventId, ...] = ()
         self._draining = False
         self._log = structlog.get_logger("jobs")
 
@@ -166,29 +166,29 @@ class JobRunner:
     @property
     def held(self) -> int:
         """Number of jobs that run or come next."""
-        return len(self._wanted)
+        return len(self._held_ids)
 
     def reconcile(self, group: asyncio.TaskGroup, worker: Worker[Any], jobs: Iterable[Job[Any]]) -> None:
-        """Start wanted jobs, and cancel those no longer wanted.
+        """Start the pending requests' jobs, and cancel all others.
 
         Jobs are started as far as capacity allows. A finished job is not started again before the worker has read its
         published result.
         """
         if self._draining:
             return
-        wanted = {job.id: job for job in jobs}
-        self._wanted = tuple(job_id for job_id in wanted if job_id not in self._ended)
-        self._ended &= wanted.keys()
-        for job_id in self._running.keys() - wanted.keys():
+        jobs_by_id = {job.id: job for job in jobs}
+        self._held_ids = tuple(job_id for job_id in jobs_by_id if job_id not in self._ended)
+        self._ended &= jobs_by_id.keys()
+        for job_id in self._running.keys() - jobs_by_id.keys():
             self._running.pop(job_id).cancel()
-        for job_id in self._wanted:
+        for job_id in self._held_ids:
             if len(self._running) >= self.capacity:
                 return
             if job_id not in self._running:
-                self._running[job_id] = group.create_task(self._run(group, worker, wanted[job_id]))
+                self._running[job_id] = group.create_task(self._run(group, worker, jobs_by_id[job_id]))
 
     async def drain(self, seconds: float) -> None:
-        """Start no more jobs, and wait for the running ones. After ``seconds`` they are cancelled, but stay wanted."""
+        """Start no more jobs, and wait for the running ones. After ``seconds`` they are cancelled, but stay pending."""
         self._draining = True
         if tasks := {*self._running.values(), *self._publishing}:
             await asyncio.wait(tasks, timeout=seconds)

@@ -23,10 +23,7 @@ class PortTaken(FlyballError):
 
 
 class _Handler(MetricsHandler):
-    """Handler of a scrape.
-
-    A silent client is dropped after ``timeout``, because otherwise it would keep its thread.
-    """
+    """Handler of a scrape. A silent client is dropped after ``timeout``, because it would keep its thread."""
 
     names: ClassVar[frozenset[str] | None] = None  # host names that are answered; None: any
 

@@ -1,7 +1,6 @@
-"""The monitoring daemon (ADR-036).
+"""The monitoring daemon: answers Prometheus, sends events to webhooks, and exports traces (ADR-036).
 
-The daemon answers Prometheus, sends events to webhooks, and exports traces. It publishes nothing, and no decision
-depends on it.
+It publishes nothing, and no decision depends on it.
 """
 
 from app.config import RunFolder

@@ -70,10 +70,7 @@ class Webhook:
 
     @classmethod
     def of(cls, hook: NotificationSettings, folder: Path, title: str, clock: Clock | None = None) -> "Webhook":
-        """Return the webhook of some settings.
-
-        Files in the settings are relative to ``folder``. Raises ``BadSettings``.
-        """
+        """Return the webhook of some settings, whose files are relative to ``folder``. Raises ``BadSettings``."""
         where = f"deployment.notifications, {hook.name}"
         try:
             types = events_of(hook)

@@ -16,10 +16,7 @@ class TooFewFiles(FlyballError, code="usage"):
 
 
 def allow_open_files() -> None:
-    """Allow this process and its children enough open files.
-
-    Raises ``TooFewFiles`` if the hard limit is too low.
-    """
+    """Allow this process and its children enough open files. Raises ``TooFewFiles`` if the hard limit is too low."""
     soft, hard = getrlimit(RLIMIT_NOFILE)  # -1 is no limit
     if 0 <= hard < NEEDED:
         raise TooFewFiles(f"Only {hard} files may be open at once; a run needs {NEEDED}.", hint="ulimit -n 1024")

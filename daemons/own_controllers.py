@@ -27,51 +27,55 @@ def own_controllers(settings: Iterable[RunSettings]) -> tuple[type[Controller], 
 
     Each class has the name of its table. Raises ``BadSettings``, which names the table and the class.
     """
-    tables = dict.fromkeys((name, table.use) for one in settings for name, table in one.controllers.items())
-    return tuple(_own(name, use) for name, use in tables)
+    tables = dict.fromkeys((name, table.use) for run in settings for name, table in run.controllers.items())
+    return tuple(_load(name, use) for name, use in tables)
 
 
 @cache
-def _own(name: str, use: str) -> type[Controller]:
+def _load(name: str, use: str) -> type[Controller]:
     if name in RESERVED:
         raise BadSettings(f"No controller can be named {name!r}.", hint=f"Rename the table controllers.{name}.")
     try:
-        found = load_plugin(CONTROLLERS, use)
+        controller = load_plugin(CONTROLLERS, use)
     except UnknownPlugin as error:
         raise BadSettings(f"controllers.{name}: {error.message}", hint=error.hint) from error
-    file = getattr(sys.modules.get(getattr(found, "__module__", "")), "__file__", None)
+    file = getattr(sys.modules.get(getattr(controller, "__module__", "")), "__file__", None)
     where = f"controllers.{name} ({use}{f' in {file}' if file else ''})"
-    _check_class(found, where)
+    _check_class(controller, where)
     digest = sha256(Path(file).read_bytes()).hexdigest() if file else ""
-    own = {"name": name, "origin": Origin(use, where, digest), "emits": frozenset(found.emits), "__module__": __name__}
-    return type(found.__name__, (found,), own | {"__setattr__": _refuse_memory})
+    attributes = {
+        "name": name,
+        "origin": Origin(use, where, digest),
+        "emits": frozenset(controller.emits),
+        "__module__": __name__,
+    }
+    return type(controller.__name__, (controller,), attributes | {"__setattr__": _refuse_memory})
 
 
 def _refuse_memory(_: Any, name: str, value: Any) -> None:
-    """Refuse state outside of rows.
-
-    Replays and restarted daemons would lack such state, and decide differently.
-    """
+    """Refuse state outside of rows, which replays and restarted daemons would lack."""
     raise TypeError(f"{name} = {value!r} would be lost at a restart: keep it in a row")
 
 
-def _check_class(found: Any, where: str) -> None:
+def _check_class(controller: Any, where: str) -> None:
     """Check what a controller declares."""
-    if not isinstance(found, type) or not issubclass(found, Controller):
-        raise BadSettings(f"{where} is not a controller: {found!r}.", hint="Name a subclass of flyball.Controller.")
-    if unknown := misspelt(found, Controller):
+    if not isinstance(controller, type) or not issubclass(controller, Controller):
+        raise BadSettings(
+            f"{where} is not a controller: {controller!r}.", hint="Name a subclass of flyball.Controller."
+        )
+    if unknown := misspelt(controller, Controller):
         raise BadSettings(f"{where} has {unknown[0]}, which no controller has.", hint=misspelling_hint(*unknown))
-    if not found.reads:
+    if not controller.reads:
         raise BadSettings(f"{where} handles no event.", hint="Mark its methods with @handles(EventType).")
-    emits = getattr(found, "emits", None)
-    if not isinstance(emits, set | frozenset) or not all(_is_payload(one) for one in emits):
+    emits = getattr(controller, "emits", None)
+    if not isinstance(emits, set | frozenset) or not all(_is_payload(kind) for kind in emits):
         raise BadSettings(
             f"{where} does not declare what it emits.", hint="Write: emits = frozenset({HyperparameterUpdated})."
         )
     try:
-        if not issubclass(found.row, Row):
-            raise TypeError(f"{found.row!r} is not a Row")  # noqa: TRY301 - reported like a row type without a schema
-        found.row.json_schema()
+        if not issubclass(controller.row, Row):
+            raise TypeError(f"{controller.row!r} is not a Row")  # noqa: TRY301 - reported like a row type without a schema
+        controller.row.json_schema()
     except Exception as error:  # msgspec raises various errors for types that it cannot save
         raise BadSettings(
             f"{where} has rows that cannot be saved: {error}.",
@@ -79,5 +83,5 @@ def _check_class(found: Any, where: str) -> None:
         ) from error
 
 
-def _is_payload(one: Any) -> bool:
-    return isinstance(one, type) and issubclass(one, Payload)
+def _is_payload(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Payload)

@@ -1,7 +1,4 @@
-"""The composition root of daemons.
-
-This module builds a daemon's adapters from the settings, and runs the daemon.
-"""
+"""The composition root of daemons: builds a daemon's adapters from the settings, and runs the daemon."""
 
 import asyncio
 import gc
@@ -35,7 +32,7 @@ from daemons.broker import BrokerVoice, serve
 from daemons.clock import SystemClock, boot_id
 from daemons.evaluation import Evaluator
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.ray_cluster import announced_address
 from daemons.receivers import RECEIVERS
 from daemons.registry import daemons_of
@@ -137,7 +134,7 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     spec = sized(spec, deployment)
     kind = spec.worker.kind if spec.worker else None
     compute = deployment.compute(kind) if kind else CPU
-    place = WorkerPlace(
+    identity = WorkerIdentity(
         name=f"{spec.name}@{deployment.node}",
         node=deployment.node,
         context=JobContext(
@@ -150,17 +147,17 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
         ),
     )
     if kind:
-        structlog.get_logger("daemon").info("device of jobs", **place.context.model_dump(exclude={"store"}))
+        structlog.get_logger("daemon").info("device of jobs", **identity.context.model_dump(exclude={"store"}))
     engine = await engine_of(spec, deployment, folder) if spec.worker else None
-    store = open_store(place.context.store)
+    store = open_store(identity.context.store)
     own = deployment.store is None  # another folder may hold other runs' blobs
     if engine and own and spec.name == selfplay_worker.DAEMON.name and isinstance(store, FileStore):
         engine = BoundedEngine(engine, spec.capacity, store, deployment.store_bytes, SystemClock())
     stop = asyncio.Event()  # after Ray, which would handle the signals by ending the process
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    state_file = migrated_path(folder.state(spec.name, place.node), spec.name)
-    outbox_file = migrated_path(folder.outbox(spec.name, place.node), spec.name)
+    state_file = migrated_path(folder.state(spec.name, identity.node), spec.name)
+    outbox_file = migrated_path(folder.outbox(spec.name, identity.node), spec.name)
     states = opened(SqliteStateStore, state_file, "its content is rebuilt from the journal")
     outbox = opened(SqliteOutbox, outbox_file, "its unsent conclusions are derived again, and its jobs run again")
     sink = spec.sink(folder, deployment, boot_id()) if spec.sink else None
@@ -169,7 +166,7 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
         keys = client_keys(loaded)
         bus = ZmqBus(
             endpoint,
-            producer=place.name,
+            producer=identity.name,
             outbox=outbox,
             deadline_s=PATIENCE_SECONDS,
             keys=keys,
@@ -182,20 +179,20 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
         rhythm = Rhythm(deployment.heartbeat_seconds, deployment.drain_seconds)
         foreign: BaseExceptionGroup[OtherHistory] | None = None
         try:
-            await Host(spec, place, boot_id(), ports, rhythm).run(stop)
+            await Host(spec, identity, boot_id(), ports, rhythm).run(stop)
         except* OtherHistory as caught:
             foreign = caught
         finally:
             if engine:
                 await engine.close()
             await bus.close()
-        files = [state_file, folder.state(RECEIVERS, place.node)] if spec.companion else [state_file]
+        files = [state_file, folder.state(RECEIVERS, identity.node)] if spec.companion else [state_file]
         files += [outbox_file] if outbox.load() else []
     if foreign:
-        raise _kept_apart(files, foreign)
+        raise _set_files_aside(files, foreign)
 
 
-def _kept_apart(files: Sequence[Path], foreign: BaseExceptionGroup[OtherHistory]) -> OtherHistory:
+def _set_files_aside(files: Sequence[Path], foreign: BaseExceptionGroup[OtherHistory]) -> OtherHistory:
     """Set a daemon's files of another history aside.
 
     Returns the error with which the daemon ends. The next start rebuilds the state from the journal. Unsent conclusions
@@ -204,18 +201,15 @@ def _kept_apart(files: Sequence[Path], foreign: BaseExceptionGroup[OtherHistory]
     error: BaseException = foreign
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    kept = [set_aside(path) for path in files if path.exists()]
-    what = {"error": str(error), "kept_as": list(map(str, kept)), "consequence": "state is rebuilt from the journal"}
+    copies = [set_aside(path) for path in files if path.exists()]
+    what = {"error": str(error), "kept_as": list(map(str, copies)), "consequence": "state is rebuilt from the journal"}
     structlog.get_logger("daemon").warning("files of another history of the journal set aside", **what)
     assert isinstance(error, OtherHistory)
     return error
 
 
 async def engine_of(spec: DaemonSpec, deployment: Deployment, folder: RunFolder) -> Engine:
-    """Return the engine of a worker's jobs.
-
-    Jobs that bring models to this machine always run on this machine.
-    """
+    """Return the engine of a worker's jobs. Jobs that bring models to this machine always run on this machine."""
     if deployment.engine == "ray" and (jobs := SHARED_JOBS.get(spec.name)):
         address = deployment.ray.address or await announced_address(folder)
         return RayEngine(address, deployment.ray.demand(jobs).resources)
@@ -231,18 +225,12 @@ def processes_of(spec: DaemonSpec, deployment: Deployment) -> int:
 
 
 def sized(spec: DaemonSpec, deployment: Deployment) -> DaemonSpec:
-    """Return a daemon with a job for each process.
-
-    An evaluation takes all processes, because it has many parts.
-    """
+    """Return a daemon with a job for each process; an evaluation takes all processes, because it has many parts."""
     return spec if spec.worker is Evaluator else replace(spec, capacity=processes_of(spec, deployment))
 
 
 def migrated_path(path: Path, daemon: str) -> Path:
-    """Return the path of a daemon's file.
-
-    An older file, named without the node, is renamed first.
-    """
+    """Return the path of a daemon's file, after renaming an older file that is named without the node."""
     older = path.with_name(f"{daemon}.sqlite")
     if older.is_file() and not path.exists():
         for rest in ("-wal", "-shm", ""):  # last the database, whose name marks completion
@@ -252,10 +240,7 @@ def migrated_path(path: Path, daemon: str) -> Path:
 
 
 def opened(kind: Callable[[Path], F], path: Path, consequence: str) -> F:
-    """Open one of a daemon's own files.
-
-    A damaged file is renamed, reported, and replaced by a new one.
-    """
+    """Open one of a daemon's own files. A damaged file is renamed, reported, and replaced by a new one."""
     file: F | None = None
     try:
         file = kind(path)

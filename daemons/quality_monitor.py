@@ -87,22 +87,22 @@ class Shelf(Row, frozen=True):
             return self.without([shard.key])
         replays = settings.config(state.config_key).replays
         same = (*(other for other in self.fit if replays or other.model == shard.model), shard)
-        kept = latest_shards(state, settings, same, windows=WINDOWS)
+        retained = latest_shards(state, settings, same, windows=WINDOWS)
         others = tuple(other for other in self.fit if other not in same)
-        dropped = [other.key for other in same if other not in kept]
+        dropped = [other.key for other in same if other not in retained]
         spent = tuple(key for key in self.spent if key != shard.key)  # may have been refused under another request
-        return self.replace(fit=(*others, *kept), spent=spent).without(dropped)
+        return self.replace(fit=(*others, *retained), spent=spent).without(dropped)
 
     def for_training(self, request_id: EventId, request: TrainingRequested, config: GameConfig) -> "Shelf":
         """Reserve a training's shards. Those of an earlier request become spent, and stale ones of other models."""
-        asked = {shard.key for shard in request.shards}
-        rest = [shard for shard in self.fit if shard.key not in asked]
+        requested = {shard.key for shard in request.shards}
+        rest = [shard for shard in self.fit if shard.key not in requested]
         left_behind = [shard.key for shard in rest if not config.replays and shard.model != request.base_model]
         shelf = self.replace(
             fit=tuple(shard for shard in rest if shard.key not in left_behind),
             request=request_id,
             asked=request.shards,
-            spent=tuple(key for key in self.spent if key not in asked),
+            spent=tuple(key for key in self.spent if key not in requested),
         )
         return shelf.without((*(shard.key for shard in self.asked), *left_behind))
 

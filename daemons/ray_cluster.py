@@ -80,10 +80,7 @@ async def announced_address(folder: RunFolder) -> str:
 
 
 def main(path: str, cpus: str, megabytes: str) -> None:
-    """Run the cluster until SIGTERM, or until stdin closes.
-
-    The cluster's address is written into the run folder.
-    """
+    """Run the cluster until SIGTERM, or until stdin closes, with its address in the run folder."""
     end_with_stdin()
     folder = RunFolder(Path(path))
     folder.ray_address.unlink(missing_ok=True)

@@ -1,6 +1,4 @@
-"""Delivery of events to outside receivers (ADR-036).
-
-The receivers are webhooks and a collector of traces.
+"""Delivery of events to outside receivers, which are webhooks and a collector of traces (ADR-036).
 
 Each receiver has its own position in the journal, which is saved once a message has been taken. So a receiver gets
 each event at least once, in order, wherever the daemon is killed, and none waits for another.
@@ -80,10 +78,7 @@ class Terms:
 
 
 class Outlet:
-    """Delivers events to one receiver.
-
-    Delivery continues at the position where it stopped. For a new receiver it begins at the journal's end.
-    """
+    """Delivers events to one receiver from where it stopped; to a new receiver, from the journal's end on."""
 
     def __init__(self, receiver: Receiver, terms: Terms, states: StateStore, clock: Clock) -> None:
         self._receiver, self._terms, self._states, self._clock = receiver, terms, states, clock

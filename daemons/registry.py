@@ -60,10 +60,7 @@ The head's distributor verifies models in the store; a worker's distributor fetc
 
 
 def names_of(role: MachineRole | None) -> tuple[str, ...]:
-    """Return the names of a role's daemons.
-
-    For None, these are the daemons of all roles.
-    """
+    """Return the names of a role's daemons; for None, of all daemons."""
     return tuple(
         name
         for name, spec in DAEMONS.items()

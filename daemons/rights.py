@@ -1,7 +1,4 @@
-"""Keys of this machine, and the rights of each role.
-
-The rights are the event types that the keys of a role may publish.
-"""
+"""Keys of this machine, and the rights of each role: the event types that its keys may publish."""
 
 from app.bus import BROKER_ONLY
 from app.bus.access import Access, ClientKeys, Rights
@@ -24,7 +21,7 @@ def rights() -> Rights:
 
     hosts = OUTSIDERS["every daemon"]
     workers = hosts.union(*(spec.emits for spec in DAEMONS.values() if spec.worker)) - {ModelDistributed}
-    operators = OUTSIDERS["an operator"].union(one for one in CATALOGUE if one.kind is not Kind.FACT)
+    operators = OUTSIDERS["an operator"].union(payload for payload in CATALOGUE if payload.kind is not Kind.FACT)
     return {
         "head": _names(frozenset(CATALOGUE)),
         "worker": _names(workers),

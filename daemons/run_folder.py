@@ -1,7 +1,4 @@
-"""A run's folder: its creation, its lock, and the broker's address.
-
-The supervisor holds the lock.
-"""
+"""A run's folder: its creation, its lock, which the supervisor holds, and the broker's address."""
 
 import fcntl
 import os
@@ -42,24 +39,18 @@ class FolderLost(UnusableFolder):
 
 
 def check_present(folder: RunFolder) -> None:
-    """Refuse a prepared run folder that was moved or deleted since.
-
-    Otherwise a daemon that starts again would begin another run under the old name. Raises ``FolderLost``.
-    """
+    """Refuse a prepared run folder that is gone, where a daemon would begin another run. Raises ``FolderLost``."""
     if not folder.path.is_dir():
         raise FolderLost(f"The run folder {folder.path} is gone.", hint="Start the run where the folder is now.")
 
 
 def prepare(folder: RunFolder) -> None:
-    """Make the run folder if it is missing.
-
-    Raises ``UnusableFolder`` if no files can be made in it.
-    """
+    """Make the run folder if it is missing. Raises ``UnusableFolder`` if no files can be made in it."""
     path = folder.path
     try:
         path.mkdir(parents=True, exist_ok=True)
-        for place in (path, *(inner for inner in path.iterdir() if inner.is_dir())):
-            with tempfile.TemporaryFile(dir=place):
+        for writable in (path, *(inner for inner in path.iterdir() if inner.is_dir())):
+            with tempfile.TemporaryFile(dir=writable):
                 pass
     except OSError as error:
         raise UnusableFolder(
@@ -69,10 +60,7 @@ def prepare(folder: RunFolder) -> None:
 
 
 class FolderLock:
-    """A supervisor's lock on a prepared run folder.
-
-    Raises ``AlreadyRunning`` if another supervisor holds the folder.
-    """
+    """A supervisor's lock on a prepared run folder. Raises ``AlreadyRunning`` if another supervisor holds it."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._path, self._file_path = folder.path.absolute(), folder.up_lock.absolute()
@@ -160,9 +148,7 @@ def check_history(folder: RunFolder) -> None:
 
 
 def bus_endpoint(folder: RunFolder, deployment: Deployment) -> str:
-    """Return the broker's address.
-
-    The address is the configured one, or a socket in the run folder.
+    """Return the broker's address: the configured one, or a socket in the run folder.
 
     When the path is too long for a socket, ``sockets`` in the run folder links to a private folder with a shorter
     path. The link leads all processes to the same folder, even if their temporary folders differ. The private folder is
@@ -174,13 +160,13 @@ def bus_endpoint(folder: RunFolder, deployment: Deployment) -> str:
     """
     if deployment.endpoint is not None:
         return deployment.endpoint
-    place = folder.path.absolute()
-    if len(os.fsencode(place / SOCKET_NAME)) > MAX_SOCKET_PATH:
-        place = _linked(place)
-    return f"ipc://{place / SOCKET_NAME}"
+    path = folder.path.absolute()
+    if len(os.fsencode(path / SOCKET_NAME)) > MAX_SOCKET_PATH:
+        path = _short_path(path)
+    return f"ipc://{path / SOCKET_NAME}"
 
 
-def _linked(folder: Path) -> Path:
+def _short_path(folder: Path) -> Path:
     link, name = folder / "sockets", _private_name(folder)
     private = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / name
     if link.is_dir() and not link.is_symlink():
@@ -209,8 +195,8 @@ def _private_name(folder: Path) -> str:
 
 
 def _check_private(path: Path, owner: int) -> None:
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or found.st_mode & 0o077:
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != owner or status.st_mode & 0o077:
         raise UnsafeFolder(
             f"{path} is not a private folder of the run's owner.", hint="Remove it, or set deployment.endpoint."
         )

@@ -48,19 +48,13 @@ SCHEMAS_KEY: RowKey = (HOST, "schemas")
 
 
 def schemas_of(reducers: Iterable[Any]) -> bytes:
-    """Return the schemas to save, as JSON.
-
-    The schemas are a hash of each reducer's row type, and of the settings. Descriptions don't count.
-    """
+    """Return the schemas to save, as JSON: hashes of row types and of the settings, without descriptions."""
     hosted = {HOST: _digest(RunSettings)}
     return json.dumps(hosted | {reducer.name: _digest(reducer.row) for reducer in reducers}).encode()
 
 
 def readable(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> bool:
-    """Return whether saved rows have the current schemas.
-
-    A new reducer also makes the result false.
-    """
+    """Return whether saved rows have the current schemas; a new reducer makes it false."""
     if not saved:
         return True
     then, now = json.loads(saved.get(SCHEMAS_KEY, b"{}")), json.loads(schemas_of(reducers))
@@ -69,12 +63,9 @@ def readable(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> bool:
 
 
 def program_of(reducers: Iterable[Any]) -> str:
-    """Return the version of a daemon's program; other versions may decide differently.
-
-    The files of controllers of the user's own are part of it.
-    """
+    """Return the version of a daemon's program with its own controllers; other versions may decide differently."""
     hosted = tuple(reducers)
-    own = "".join(one.origin.digest for one in hosted if own_name(one) is not None)
+    own = "".join(reducer.origin.digest for reducer in hosted if own_name(reducer) is not None)
     return f"{version('flyball')}+rows.{sha256(schemas_of(hosted) + own.encode()).hexdigest()[:8]}"
 
 
@@ -90,7 +81,7 @@ def carried_over(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> dict
     try:
         for key, row in saved.items():
             if key == SETTINGS_KEY:
-                carried[key] = _lifted(row).model_dump_json().encode()
+                carried[key] = _read_settings(row).model_dump_json().encode()
             elif kind := kinds.get(key[0]):
                 carried[key] = kind.from_json(row).to_json()
                 if _has_more(json.loads(carried[key]), json.loads(row)):
@@ -100,11 +91,8 @@ def carried_over(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> dict
     return carried
 
 
-def _lifted(row: bytes) -> RunSettings:
-    """Return saved settings, which any version may have written.
-
-    Upcasts leave newer settings unchanged.
-    """
+def _read_settings(row: bytes) -> RunSettings:
+    """Return saved settings, which any version may have written; upcasts leave newer settings unchanged."""
     recorded = {"settings": json.loads(row)}
     lifted = lift(RunConfigured.event_type, recorded, 1, RunConfigured.dataversion)
     return RunSettings.model_validate(lifted["settings"], extra="ignore")
@@ -115,7 +103,7 @@ def _has_more(new: Any, old: Any) -> bool:
     if isinstance(new, dict) and isinstance(old, dict):
         return any(name not in old or _has_more(value, old[name]) for name, value in new.items())
     if isinstance(new, list) and isinstance(old, list):
-        return any(_has_more(one, other) for one, other in zip(new, old, strict=False))
+        return any(_has_more(item, other) for item, other in zip(new, old, strict=False))
     return False
 
 
@@ -153,10 +141,7 @@ READY_KEY: RowKey = ("archive", "ready")
 
 
 def known_record(store: StateStore) -> KnownRecord | None:
-    """Return the latest record that saved state knows of.
-
-    None without saved state. State of an earlier version knows only the record's position.
-    """
+    """Return the latest record that saved state knows of, or None; an earlier version knows only its position."""
     cursor, rows = store.load()
     if KNOWN_KEY in rows:
         return KnownRecord(*json.loads(rows[KNOWN_KEY]))
@@ -173,7 +158,7 @@ class SavedState:
         cursor: the position saved last, after which the daemon continues.
         rows: the rows at the cursor when the daemon started.
         changed: rows to save with the next cursor.
-        known: the latest record that the daemon knows of, to save with the next cursor.
+        latest_record: the latest record that the daemon knows of, to save with the next cursor.
         settled: the position up to which a rebuild goes, as far as known here: at least the cursor of the saved rows.
         ready: daemons that are ready at the cursor at which a rebuild begins, as daemon@node.
         dropped: number of steps that the rebuild has dropped so far.
@@ -187,9 +172,9 @@ class SavedState:
         self._store, self._reducers, log = store, reducers, structlog.get_logger("host")
         self._schemas = schemas_of(reducers)
         self._old_cursor, saved = store.load()
-        self.settled, self.ready, self.known = self._old_cursor, frozenset[str](), known_record(store)
-        self._begun_with: dict[RowKey, bytes] = {}
-        old, rebuilt, progress = _parted(saved)
+        self.settled, self.ready, self.latest_record = self._old_cursor, frozenset[str](), known_record(store)
+        self._initial_rows: dict[RowKey, bytes] = {}
+        old, rebuilt, progress = _split(saved)
         self.cursor, self.rows, self.dropped, self.rebuilding = 0, dict[RowKey, bytes](), 0, True
         self.changed: Changed = {}
         self._new: dict[RowKey, bytes | None] = {}
@@ -217,7 +202,7 @@ class SavedState:
         first event.
         """
         self._old_cursor, saved = self._store.load()
-        self._new = dict.fromkeys(saved.keys() - _parted(saved)[0].keys())
+        self._new = dict.fromkeys(saved.keys() - _split(saved)[0].keys())
         self.dropped, self.rebuilding = 0, True
         self.cursor, self.rows, self.ready = 0, {}, frozenset()
         if snapshot:
@@ -226,20 +211,20 @@ class SavedState:
             if carried is not None:
                 self.cursor, self.rows = snapshot.position, carried
                 self.ready = frozenset(json.loads(snapshot.rows[READY_KEY]))
-        self._begun_with = dict(self.rows)
+        self._initial_rows = dict(self.rows)
         self.changed = {VOIDED_KEY: VoidedEvents(positions=tuple(sorted(voided)))} if voided else {}
 
     def save(self, cursor: int) -> None:
         """Save the cursor and the rows that changed, in one transaction."""
         rows = written(self.changed)
-        if self.known:
-            self._new[KNOWN_KEY] = json.dumps(self.known).encode()
+        if self.latest_record:
+            self._new[KNOWN_KEY] = json.dumps(self.latest_record).encode()
         if self.rebuilding:
             schemas = self._schemas.decode()
             progress = Progress(position=cursor, dropped=self.dropped, schemas=schemas, settled=self.settled)
-            rows = {(REBUILD + kind, name): row for (kind, name), row in {**self._begun_with, **rows}.items()}
+            rows = {(REBUILD + kind, name): row for (kind, name), row in {**self._initial_rows, **rows}.items()}
             self._store.save(self._old_cursor, {**self._new, **rows, PROGRESS_KEY: progress.to_json()})
-            self._begun_with = {}
+            self._initial_rows = {}
         else:
             self._store.save(cursor, {**self._new, **rows})
         self.cursor, self.changed, self._new = cursor, {}, {}
@@ -247,10 +232,10 @@ class SavedState:
     def complete(self, cursor: int) -> None:
         """Replace the old rows with those of the rebuild, in one transaction."""
         _, saved = self._store.load()
-        _, rebuilt, progress = _parted(saved)
+        _, rebuilt, progress = _split(saved)
         kept = rebuilt if progress and not self._new else {}
-        self._new = {**dict.fromkeys(saved), **kept, **self._begun_with, SCHEMAS_KEY: self._schemas}
-        self._begun_with, self.rebuilding = {}, False
+        self._new = {**dict.fromkeys(saved), **kept, **self._initial_rows, SCHEMAS_KEY: self._schemas}
+        self._initial_rows, self.rebuilding = {}, False
         if saved or cursor:
             self.save(cursor)
 
@@ -267,11 +252,8 @@ def own_rows(rows: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> dict[RowK
     return {key: row for key, row in rows.items() if is_own(key, row)}
 
 
-def _parted(saved: Mapping[RowKey, bytes]) -> tuple[dict[RowKey, bytes], dict[RowKey, bytes], Progress | None]:
-    """Split saved rows into three parts.
-
-    The parts are the daemon's own rows, those of a rebuild, and the rebuild's progress.
-    """
+def _split(saved: Mapping[RowKey, bytes]) -> tuple[dict[RowKey, bytes], dict[RowKey, bytes], Progress | None]:
+    """Split saved rows into the daemon's own rows, those of a rebuild, and the rebuild's progress."""
     own, rebuilt = dict[RowKey, bytes](), dict[RowKey, bytes]()
     for (kind, name), row in saved.items():
         if kind.startswith(REBUILD):

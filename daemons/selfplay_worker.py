@@ -90,7 +90,7 @@ class SelfplayWorker(Worker[SelfplayRequested], Controller):
 
     def jobs(self, rows: Rows, states: States, leased: Container[EventId] | None = None) -> Iterator[SelfplayJob]:
         """Iterate over the jobs of this worker's requests; see ``Worker.jobs``."""
-        own = {name: row for name, row in rows.items() if row.request.worker == self.place.name}
+        own = {name: row for name, row in rows.items() if row.request.worker == self.identity.name}
         return super().jobs(own, states, leased)
 
     @staticmethod
@@ -107,7 +107,7 @@ class SelfplayWorker(Worker[SelfplayRequested], Controller):
             games=pending.games,
             seed=pending.seed,
             temperature=pending.temperature,
-            worker=self.place.name,
+            worker=self.identity.name,
         )
         deadline_seconds = self.settings.deadlines.selfplay_seconds
         return Job(cause, pending, self.backend(cause).play, (spec,), deadline_seconds)
@@ -118,7 +118,7 @@ class SelfplayWorker(Worker[SelfplayRequested], Controller):
         others = dict.fromkeys(name for lineup in request.lineups for name in lineup.opponents if name != request.model)
         shard = ShardRef(
             key=result.shard,
-            worker=self.place.name,
+            worker=self.identity.name,
             rows=result.rows,
             games=result.games,
             model=request.model,
@@ -138,7 +138,7 @@ class SelfplayWorker(Worker[SelfplayRequested], Controller):
 
     def failed(self, job: SelfplayJob, error: FlyballError) -> tuple[Payload, ...]:
         """Report that the games could not be played."""
-        return (SelfplayFailed(request_id=job.id, worker=self.place.name, error=str(error)),)
+        return (SelfplayFailed(request_id=job.id, worker=self.identity.name, error=str(error)),)
 
 
 DAEMON = DaemonSpec("selfplay_worker", "plays games", worker=SelfplayWorker, capacity=1)

@@ -1,7 +1,4 @@
-"""Taking snapshots of all reducers' rows (ADR-006).
-
-The rows are folded from the journal, beside the broker.
-"""
+"""Taking snapshots of all reducers' rows, which are folded from the journal beside the broker (ADR-006)."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -29,7 +26,7 @@ from app.journal.archiving import records_between
 from app.journal.database import locked
 from app.journal.history import last_settings, voided_events
 from app.journal.snapshots import KEPT_EVENTS, write_snapshot
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.registry import DAEMONS, daemons_of
 from daemons.saved_state import ACCOUNTS, READY_KEY, SCHEMAS_KEY, Accounts, carried_over, readable, schemas_of
 
@@ -50,29 +47,26 @@ class Unsettled(FlyballError):
 class _RecordedIds(Collection[Recorded]):
     """The (id, type) of recorded events, with hashed ids."""
 
-    def __init__(self, found: set[tuple[int, str]]) -> None:
-        self._found = found
+    def __init__(self, hashed_ids: set[tuple[int, str]]) -> None:
+        self._hashed_ids = hashed_ids
 
-    def __contains__(self, one: object) -> bool:
-        event_id, event_type = cast("Recorded", one)
-        return (hash_id(event_id), event_type) in self._found
+    def __contains__(self, recorded: object) -> bool:
+        event_id, event_type = cast("Recorded", recorded)
+        return (hash_id(event_id), event_type) in self._hashed_ids
 
     def __iter__(self) -> Iterator[Recorded]:
         raise NotImplementedError("Hashes can't be reversed.")
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._hashed_ids)
 
 
 def rows_before(
     reader: JournalReader, reducers: Sequence[Any], voided: AbstractSet[int], upto: int
 ) -> tuple[int, dict[RowKey, bytes]]:
-    """Return the latest snapshot without voided events, up to a position.
-
-    The result is its position and rows, or (0, {}) without such a snapshot or if the reducers cannot read it.
-    """
+    """Return (position, rows) of the latest readable snapshot up to a position without voided events, or (0, {})."""
     while snapshot := reader.snapshot(upto):
-        if new := [one for one in voided - voided_in(snapshot.rows) if one <= snapshot.position]:
+        if new := [position for position in voided - voided_in(snapshot.rows) if position <= snapshot.position]:
             upto = min(new) - 1
             continue
         rows = snapshot.rows
@@ -94,12 +88,12 @@ class _Snapshots:
         self._reader = reader
         settings = last_settings(reader)
         self._daemons = daemons_of(settings) if settings else DAEMONS
-        place = WorkerPlace("archive", "archive", JobContext(store=""))
-        self._host_of = {one.name: name for name, spec in self._daemons.items() for one in spec.hosted}
-        self._reducers = tuple(dict.fromkeys(one for spec in self._daemons.values() for one in spec.hosted))
-        factories = tuple(one for spec in self._daemons.values() for one in spec.factories(place))
-        self._emits = frozenset(kind.event_type for one in self._reducers for kind in one.emits)
-        read = frozenset[type[Payload]]({RunConfigured}).union(*(one.reads for one in self._reducers))
+        identity = WorkerIdentity("archive", "archive", JobContext(store=""))
+        self._host_of = {kind.name: name for name, spec in self._daemons.items() for kind in spec.hosted}
+        self._reducers = tuple(dict.fromkeys(kind for spec in self._daemons.values() for kind in spec.hosted))
+        factories = tuple(factory for spec in self._daemons.values() for factory in spec.factories(identity))
+        self._emits = frozenset(payload.event_type for reducer in self._reducers for payload in reducer.emits)
+        read = frozenset[type[Payload]]({RunConfigured}).union(*(reducer.reads for reducer in self._reducers))
         self._reads = frozenset(kind.event_type for kind in read | ACCOUNTS)
         self._voided = frozenset(voided_events(reader))
         self.position, self._rows = rows_before(reader, self._reducers, self._voided, upto)
@@ -142,17 +136,14 @@ class _Snapshots:
         return dropped
 
     def _recorded(self, after: int, end: int) -> set[tuple[int, str]]:
-        """Return (hashed id, type) of emitted events within a range.
-
-        Only headers are read.
-        """
-        found = set[tuple[int, str]]()
+        """Return (hashed id, type) of emitted events within a range, reading only headers."""
+        hashed_ids = set[tuple[int, str]]()
         for record in self._reader.headers(after, end):
             frame = record.frame
             if not self._emits.isdisjoint(frame.types):
                 types = (frame.types[ref] for ref in frame.type_refs)
-                found.update(pair for pair in zip(frame.ids, types, strict=True) if pair[1] in self._emits)
-        return found
+                hashed_ids.update(pair for pair in zip(frame.ids, types, strict=True) if pair[1] in self._emits)
+        return hashed_ids
 
     def _settled(self, end: int) -> Accounts:
         """Return the daemons' positions, from the events soon after a position."""
@@ -192,9 +183,6 @@ def take_snapshots(path: Path, say: Callable[[int], None] = lambda _: None) -> N
 
 
 def _record_end(reader: SqliteJournalReader, position: int) -> int:
-    """Return the last position of the record that holds ``position``.
-
-    0 before the first record.
-    """
+    """Return the last position of the record that holds ``position``; 0 before the first record."""
     record = next(reader.headers_back(position), None)
     return record.last if record else 0

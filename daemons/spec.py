@@ -12,7 +12,7 @@ from app.controllers import Controller, FeedbackFold
 from app.controllers.fold import Factory, Fold, Hosted
 from app.events import Payload
 from app.telemetry import RunCurves
-from daemons.jobs import Worker, WorkerPlace
+from daemons.jobs import Worker, WorkerIdentity
 from daemons.leases import Leases
 
 
@@ -28,10 +28,7 @@ class Companion(Protocol):
         ...
 
     async def run(self, bus: Bus) -> None:
-        """Work until cancelled, from the daemon's start on.
-
-        An error ends the daemon.
-        """
+        """Work until cancelled, from the daemon's start on. An error ends the daemon."""
         ...
 
 
@@ -68,12 +65,9 @@ class DaemonSpec:
 
     @property
     def reducers(self) -> tuple[type[Hosted], ...]:
-        """All reducer classes except observers.
-
-        If one of them receives FeedbackState, the fold of FeedbackState comes first.
-        """
-        hosted = (*self.controllers, *(one for one in (self.worker, self.leases) if one))
-        states = (FeedbackFold,) if any(issubclass(one, Controller) for one in hosted) else ()
+        """All reducer classes except observers; the fold of FeedbackState comes first if any receives it."""
+        hosted = (*self.controllers, *(reducer for reducer in (self.worker, self.leases) if reducer))
+        states = (FeedbackFold,) if any(issubclass(reducer, Controller) for reducer in hosted) else ()
         return cast("tuple[type[Hosted], ...]", (*states, *hosted))
 
     @property
@@ -87,8 +81,8 @@ class DaemonSpec:
         """All payload types that the daemon's reducers emit."""
         return frozenset().union(*(reducer.emits for reducer in self.reducers))
 
-    def factories(self, place: WorkerPlace) -> tuple[Factory, ...]:
+    def factories(self, identity: WorkerIdentity) -> tuple[Factory, ...]:
         """Return the functions that build the reducers from a run's settings."""
-        workers = (partial(self.worker, place=place),) if self.worker else ()
+        workers = (partial(self.worker, identity=identity),) if self.worker else ()
         leases = (self.leases,) if self.leases else ()  # last, because leases follow the worker's rows
         return cast("tuple[Factory, ...]", (*self.controllers, *workers, *leases, *self.observers))

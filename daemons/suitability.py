@@ -1,7 +1,4 @@
-"""Checks of settings.
-
-The checks concern installed games and devices, objects of the user's own, and earlier settings.
-"""
+"""Checks of settings: installed games and devices, objects of the user's own, and earlier settings."""
 
 import asyncio
 import importlib.util
@@ -139,21 +136,18 @@ def _check_notation(setting: str, config: GameConfig, protocol: EngineProtocol) 
 
 
 def _check_named(setting: str, name: str, group: str) -> None:
-    """Check that an object of the user's own exists.
-
-    The object's module is not imported, because that may take seconds.
-    """
+    """Check that an object of the user's own exists, without importing its module, which may take seconds."""
     module, colon, _ = name.partition(":")
     try:
-        found = importlib.util.find_spec(module) if colon else entry_points(group=group, name=module)
+        spec = importlib.util.find_spec(module) if colon else entry_points(group=group, name=module)
     except (ImportError, ValueError):
-        found = None
+        spec = None
     except Exception as error:  # the module's package is imported, and may raise anything
         raise BadSettings(
             f"{setting}: the package of {module!r} cannot be imported: {type(error).__name__}: {error}.",
             hint="Mend it, or name a module of its own.",
         ) from error
-    if not found:
+    if not spec:
         raise BadSettings(
             f"{setting}: there is no {'module' if colon else 'entry point'} {module!r}.",
             hint="Write module:function, with the module beside flyball.toml, or install the entry point.",

@@ -76,10 +76,7 @@ class StderrPipe:
             self._rest = b""
 
     def close(self) -> str:
-        """Copy the rest, and return the last line.
-
-        An empty string if the process wrote none.
-        """
+        """Copy the rest, and return the last line; an empty string if the process wrote none."""
         self._copy()
         self._write_rest()
         asyncio.get_running_loop().remove_reader(self._reader)
@@ -195,10 +192,7 @@ class Supervisor:
         return all(child.fine for child in self._children if child.vital)
 
     def cut_short(self) -> list[str]:
-        """Return the names of vital children that were ended while starting.
-
-        Whether these children can run is unknown.
-        """
+        """Return the names of vital children that ended while starting, so it is unknown whether they can run."""
         return [child.name for child in self._children if child.vital and child.cut_short]
 
     async def _end(self, children: Sequence["_Child"]) -> None:

@@ -105,7 +105,9 @@ class Upkeep:
         self._journal, self._archiving = journal, archiving
         self._settings, self._clock, self._log = settings, clock, structlog.get_logger("broker")
         self._due = clock.monotonic()
-        self._done = max((one for one in positions(journal.archive.folder) if one <= journal.head), default=0)
+        self._done = max(
+            (position for position in positions(journal.archive.folder) if position <= journal.head), default=0
+        )
 
     def look(self) -> None:
         """Do the work that is due."""

@@ -44,7 +44,7 @@ from app.store import FileStore
 from daemons.broker import BrokerVoice, begin
 from daemons.clock import processor_seconds
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
 
@@ -275,10 +275,10 @@ class _Run:
     def _host(self, spec: DaemonSpec, name: str) -> Host:
         store = str(self._task.run_folder.store.absolute())
         context = JobContext(store=store, settings_folder=self._task.settings_folder)
-        place = WorkerPlace(name, name.partition("@")[2], context)
+        identity = WorkerIdentity(name, name.partition("@")[2], context)
         engine = self._engine(spec, name) if spec.worker else None
         ports = Ports(self._bus.connection(name), MemoryStateStore(), self._clock, engine, Notifier(""))
-        return Host(spec, place, "compare", ports, RHYTHM)
+        return Host(spec, identity, "compare", ports, RHYTHM)
 
     def _engine(self, spec: DaemonSpec, name: str) -> Engine:
         engine = SharedEngine(self._processor, spec.name, spec.capacity, self._meter)

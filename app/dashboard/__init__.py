@@ -1,4 +1,1 @@
-"""The web dashboard: pages rendered on the server.
-
-All pages show one fold of the journal. Server-sent events keep them up to date.
-"""
+"""The web dashboard: pages rendered on the server from one fold of the journal, kept fresh by server-sent events."""

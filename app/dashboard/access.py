@@ -60,10 +60,7 @@ class Access:
 
     @classmethod
     def of(cls, settings: DashboardSettings, folder: Path) -> "Access":
-        """Return the access that the settings give.
-
-        Paths are relative to ``folder``. Raises the errors of ``read_token``.
-        """
+        """Return the access that settings give; paths are relative to ``folder``. Raises as ``read_token``."""
         token = None if settings.token is None else read_token(folder / settings.token)
         own = () if ip_address(settings.address).is_unspecified else (settings.address,)
         names = {name.lower() for name in (*LOOPBACK_NAMES, *own, *settings.names)}
@@ -89,17 +86,14 @@ class Access:
         """Return whether a request carries the token or a session's cookie."""
         if self.session is None:
             return False
-        scheme, _, given = headers.get("authorization", "").partition(" ")
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return self.is_token(given.strip())
+            return self.is_token(credentials.strip())
         return hmac.compare_digest(_cookie(headers).encode(), self.session.encode())
 
 
 def cookie_name(headers: Mapping[str, str]) -> str:
-    """Return the name of the session's cookie.
-
-    The name has the port, because browsers send a host's cookies to all its ports.
-    """
+    """Return the session cookie's name, with the port, because browsers send a host's cookies to all its ports."""
     return f"flyball_{headers.get('host', '').rpartition(':')[2]}".replace("]", "")
 
 

@@ -1,7 +1,4 @@
-"""Actions of an operator: each publishes an event.
-
-The controller that owns the knob continues from the event's value.
-"""
+"""Actions of an operator: each publishes an event, from whose value the knob's controller continues."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -64,7 +61,7 @@ class Target:
         """Return a configuration of the run."""
         row, fields, view = model.board.configs[key], model.states.of(key), model.leagues.views.get(key)
         current = row.lineage.current_model
-        rated = {name: known for name, known in (view.rated if view else {}).items() if name != current}
+        rated = {name: rating for name, rating in (view.rated if view else {}).items() if name != current}
         return cls(
             key,
             current,

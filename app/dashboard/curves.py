@@ -49,16 +49,16 @@ def thin(x: Sequence[float], y: Sequence[float], most: int) -> NDArray[np.int64]
         return np.arange(count)[: max(0, most)] if count > most else np.arange(count)
     px, py = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     edges = np.linspace(1, count - 1, most - 1).astype(np.int64)
-    kept = np.empty(most, dtype=np.int64)
-    kept[0], kept[-1], last = 0, count - 1, 0
+    indices = np.empty(most, dtype=np.int64)
+    indices[0], indices[-1], last = 0, count - 1, 0
     for number in range(most - 2):
         begin, end = edges[number], max(edges[number] + 1, edges[number + 1])
         after = slice(end, edges[number + 2]) if number < most - 3 else slice(count - 1, count)
         mean_x, mean_y = px[after].mean(), py[after].mean()
         area = (px[last] - mean_x) * (py[begin:end] - py[last]) - (px[last] - px[begin:end]) * (mean_y - py[last])
         last = begin + int(np.argmax(np.abs(area)))
-        kept[number + 1] = last
-    return kept
+        indices[number + 1] = last
+    return indices
 
 
 class Mark(NamedTuple):
@@ -111,12 +111,12 @@ class ConfigCurves:
 
         The curve has times in seconds since 1970, training steps, Elo, and the bounds of its 95% interval.
         """
-        kept = thin(self.elo.times, self.elo.values, most)
-        times, elo = (np.asarray(one)[kept] for one in (self.elo.times, self.elo.values))
-        error = Z95 * np.asarray(self.errors)[kept]
+        indices = thin(self.elo.times, self.elo.values, most)
+        times, elo = (np.asarray(column)[indices] for column in (self.elo.times, self.elo.values))
+        error = Z95 * np.asarray(self.errors)[indices]
         return {
-            "x": [round(float(one), 1) for one in times],
-            "step": [int(self.elo.steps[one]) for one in kept],
+            "x": [round(float(time), 1) for time in times],
+            "step": [int(self.elo.steps[index]) for index in indices],
             "elo": _rounded(elo, 1),
             "low": _rounded(elo - error, 1),
             "high": _rounded(elo + error, 1),
@@ -127,13 +127,13 @@ class ConfigCurves:
         """Return the curves of training and evaluation for JSON, by tag. The x values are training steps."""
         curves = {}
         for tag, series in sorted(self.metrics.items()):
-            kept = thin(series.steps, series.values, most)
+            indices = thin(series.steps, series.values, most)
             curves[tag] = {
-                "x": [series.steps[one] for one in kept],
-                "y": [float(f"{series.values[one]:.6g}") for one in kept],
+                "x": [series.steps[index] for index in indices],
+                "y": [float(f"{series.values[index]:.6g}") for index in indices],
             }
         return curves
 
 
 def _rounded(values: NDArray[Any], digits: int) -> list[float]:
-    return [round(float(one), digits) for one in values]
+    return [round(float(value), digits) for value in values]

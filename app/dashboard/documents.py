@@ -135,7 +135,7 @@ def documents() -> Mapping[str, Sequence[Document]]:
 @cache
 def by_path() -> Mapping[str, Document]:
     """Return all documents by their paths."""
-    return {one.path: one for group in documents().values() for one in group}
+    return {document.path: document for group in documents().values() for document in group}
 
 
 @cache
@@ -182,10 +182,7 @@ def _name_headings(tokens: Sequence[Token]) -> Iterator[Section]:
 
 
 def _link(tokens: Sequence[Token], path: str) -> None:
-    """Point a document's links and images to the server's addresses.
-
-    Links to files that it does not serve become their texts.
-    """
+    """Point links and images to the server's addresses. Links to files that it does not serve become their texts."""
     for token in tokens:
         ends = list[Token]()
         for part in token.children or ():

@@ -23,10 +23,7 @@ NUMBERS = {event_type: number for number, event_type in enumerate(BY_TYPE)}
 
 
 class EventIndex:
-    """Finds events by id, type and configuration.
-
-    It also finds the cause and the effects of an event. Returned positions are ascending.
-    """
+    """Finds events by id, type and configuration, and their causes and effects. Returned positions are ascending."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
@@ -42,18 +39,18 @@ class EventIndex:
             self._first = event.sequence
         for _ in range(event.sequence - self._first - len(self._ids)):
             self._append(0, 0, len(NUMBERS), 0)
-        known, cause = hash_id(event.id), event.envelope.causationid
+        hashed_id, cause = hash_id(event.id), event.envelope.causationid
         at = 0 if cause is None else self.find(cause) or 0
         subject = self._numbers.setdefault(event.subject, len(self._numbers))
-        self._append(known, at, NUMBERS[event.data.event_type], min(subject, 65_535))
-        self._recent[known] = event.sequence
+        self._append(hashed_id, at, NUMBERS[event.data.event_type], min(subject, 65_535))
+        self._recent[hashed_id] = event.sequence
         if len(self._recent) > RECENT:
             del self._recent[next(iter(self._recent))]
         if len(self._ids) > self._most + self._most // 4:
             self._forget(len(self._ids) - self._most)
 
-    def _append(self, known: int, cause: int, kind: int, subject: int) -> None:
-        self._ids.append(known)
+    def _append(self, hashed_id: int, cause: int, kind: int, subject: int) -> None:
+        self._ids.append(hashed_id)
         self._causes.append(cause)
         self._types.append(kind)
         self._subjects.append(subject)
@@ -65,11 +62,11 @@ class EventIndex:
 
     def find(self, event_id: str) -> int | None:
         """Return the position of the event with this id. ``None`` if no remembered event has it."""
-        known = hash_id(event_id)
-        if (at := self._recent.get(known, 0)) >= self._first:
+        hashed_id = hash_id(event_id)
+        if (at := self._recent.get(hashed_id, 0)) >= self._first:
             return at
-        found = np.flatnonzero(_view(self._ids, np.uint64) == np.uint64(known))
-        return int(found[0]) + self._first if len(found) else None
+        rows = np.flatnonzero(_view(self._ids, np.uint64) == np.uint64(hashed_id))
+        return int(rows[0]) + self._first if len(rows) else None
 
     def cause(self, position: int) -> int | None:
         """Return the position of an event's cause. ``None`` for an external or forgotten cause."""
@@ -79,8 +76,8 @@ class EventIndex:
     def effects(self, position: int) -> list[int]:
         """Return the positions of an event's direct effects."""
         start = max(0, position - self._first)  # an effect comes after its cause
-        found = np.flatnonzero(_view(self._causes, np.int64)[start:] == position)
-        return [int(one) + start + self._first for one in found]
+        rows = np.flatnonzero(_view(self._causes, np.int64)[start:] == position)
+        return [int(row) + start + self._first for row in rows]
 
     def select(
         self,
@@ -104,19 +101,19 @@ class EventIndex:
         """
         begin = max(0, after + 1 - self._first)
         end = len(self._ids) if before is None else max(begin, min(len(self._ids), before - self._first))
-        wanted = _view(self._types, np.uint16)[begin:end] < len(NUMBERS)
+        selected = _view(self._types, np.uint16)[begin:end] < len(NUMBERS)
         if types is not None:
-            numbers = np.array([NUMBERS[one] for one in types if one in NUMBERS], dtype=np.uint16)
-            wanted &= np.isin(_view(self._types, np.uint16)[begin:end], numbers)
+            numbers = np.array([NUMBERS[name] for name in types if name in NUMBERS], dtype=np.uint16)
+            selected &= np.isin(_view(self._types, np.uint16)[begin:end], numbers)
         if subject is not None:
             number = self._numbers.get(subject)
             if number is None:
                 return []
-            wanted &= _view(self._subjects, np.uint16)[begin:end] == number
-        found = np.flatnonzero(wanted)[:first]
+            selected &= _view(self._subjects, np.uint16)[begin:end] == number
+        rows = np.flatnonzero(selected)[:first]
         if last is not None:
-            found = found[-last:] if last else found[:0]
-        return [int(one) + begin + self._first for one in found]
+            rows = rows[-last:] if last else rows[:0]
+        return [int(row) + begin + self._first for row in rows]
 
 
 def _view(column: "array[int]", kind: type[np.generic]) -> NDArray[Any]:

@@ -53,7 +53,7 @@ class PageJob:
         self.reports: list[JsonObject] = []
         self.result: JsonObject | None = None
         self.error: str | None = None
-        self.looked = monotonic()
+        self.looked_at = monotonic()
         self.task: asyncio.Task[None] | None = None
 
     @property
@@ -86,17 +86,14 @@ class PageJobs:
         await self._close_engine()
 
     def begin(self, function: str, spec: JsonObject, deadline_seconds: float) -> PageJob:
-        """Return the job of a function and its spec, and start it.
-
-        A job that runs or has succeeded already is not started again. Raises ``TooManyJobs``.
-        """
+        """Return the job of a function and its spec, started unless it runs or succeeded. Raises ``TooManyJobs``."""
         key = sha256(json.dumps([function, spec], sort_keys=True).encode()).hexdigest()[:16]
-        known = self.find(key)
-        if known is not None and known.error is None:
-            return known
+        job = self.find(key)
+        if job is not None and job.error is None:
+            return job
         if sum(not job.over for job in self._jobs.values()) > MOST_WAITING:
             raise TooManyJobs("Other pages wait for their games or answers.", hint="Try again once these are over.")
-        finished = [old for old, one in self._jobs.items() if one.over]
+        finished = [old for old, other in self._jobs.items() if other.over]
         for old in finished[: max(0, len(self._jobs) + 1 - MOST_KEPT)]:
             del self._jobs[old]
         job = self._jobs[key] = PageJob(key, function, spec)
@@ -109,7 +106,7 @@ class PageJobs:
         """Return a job if it is kept, and note that somebody looks."""
         job = self._jobs.get(key)
         if job is not None:
-            job.looked = monotonic()
+            job.looked_at = monotonic()
         return job
 
     def stop(self, key: str) -> None:
@@ -137,7 +134,7 @@ class PageJobs:
             await asyncio.sleep(TEND_SECONDS)
             now, unfinished = monotonic(), [job for job in self._jobs.values() if not job.over]
             for job in unfinished:
-                if now - job.looked > ABANDONED_SECONDS:
+                if now - job.looked_at > ABANDONED_SECONDS:
                     self.stop(job.key)
             if unfinished:
                 self._busy = now

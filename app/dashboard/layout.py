@@ -75,10 +75,7 @@ def feed_of(request: Request) -> Feed:
 
 
 def render(request: Request, template: str, *, status_code: int = 200, **values: Any) -> Response:
-    """Render a template.
-
-    The template of a whole page extends ``base.html``; that of a part that a page refreshes does not.
-    """
+    """Render a template: a whole page extends ``base.html``; a part that a page refreshes does not."""
     feed: Feed | None = request.app.state.feed  # None: the server has documents only
     access = request.app.state.access
     shown = feed if request.state.may_act or not access.private else None
@@ -102,10 +99,7 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
 
 
 def to_config(request: Request, base: str) -> Response:
-    """Redirect to a configuration's page under ``base``.
-
-    The query names the configuration; otherwise it is the run's first one.
-    """
+    """Redirect to the page under ``base`` of the query's configuration, or else of the run's first one."""
     with feed_of(request).reading():
         configs = feed_of(request).status().configs
     if not configs:

@@ -36,8 +36,8 @@ class LogLine:
     @classmethod
     def of(cls, record: dict[str, Any], daemon: str) -> Self:
         """Return a log record as a line; ``daemon`` is whose log it is in, for a record that names none."""
-        given = record.get("attributes")
-        attributes = dict(given) if isinstance(given, dict) else {}
+        recorded = record.get("attributes")
+        attributes = dict(recorded) if isinstance(recorded, dict) else {}
         return cls(
             time=str(record.get("timestamp") or ""),
             level=str(record.get("severity_text") or ""),
@@ -74,13 +74,13 @@ def latest_lines(
     least = LEVELS.index(level) if level in LEVELS else 0
     names = [name for name in log_names(folder) if daemon in ("", name)]
     lines = (LogLine.of(record, name) for name in names for record in last_records(folder.log(name)))
-    wanted = (
+    chosen = (
         line
         for line in lines
         if (line.level not in LEVELS or LEVELS.index(line.level) >= least)
         and (not event_id or line.event_id.startswith(event_id) or _names(line, event_id))
     )
-    return nlargest(most, wanted, key=lambda line: line.time)
+    return nlargest(most, chosen, key=lambda line: line.time)
 
 
 def _names(line: LogLine, event_id: str) -> bool:

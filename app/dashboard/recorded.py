@@ -28,16 +28,16 @@ class NoSuchEvent(FlyballError):
 
 def events_at(feed: Feed, positions: Iterable[int]) -> list[Event[Any]]:
     """Read the events at some positions; skip unreadable ones."""
-    found: list[Event[Any]] = []
+    events: list[Event[Any]] = []
     with open_journal(feed.place) as reader:
         for position in positions:
             records = reader.read(position - 1, limit=1).records
-            events = chain.from_iterable(
+            candidates = chain.from_iterable(
                 read_events(record, after=position - 1, reporter="dashboard", on_dead=lambda _: None)
                 for record in records
             )
-            found += [event for event in events if event.sequence == position]
-    return found
+            events += [event for event in candidates if event.sequence == position]
+    return events
 
 
 def event_of(feed: Feed, event_id: str) -> Event[Any]:
@@ -67,7 +67,7 @@ def trace_of(feed: Feed, event: Event[Any]) -> Trace:
         shown = line[: CAUSES + 1]
         nodes = [(position, level, 0) for level, position in enumerate(reversed(shown[1:]))]
         nodes += _effects(model.index, event.sequence, len(shown) - 1)
-    events = {one.sequence: one for one in events_at(feed, (position for position, _, _ in nodes))}
+    events = {event.sequence: event for event in events_at(feed, (position for position, _, _ in nodes))}
     traced = tuple(TracedEvent(events[at], level, hidden) for at, level, hidden in nodes if at in events)
     return Trace(event.id, traced, earlier=len(line) - len(shown))
 
@@ -84,11 +84,11 @@ def _line(index: EventIndex, position: int) -> list[int]:
 
 def _effects(index: EventIndex, root: int, level: int) -> list[tuple[int, int, int]]:
     """Return (position, level, hidden effects) of an event and its effects. An event comes before its own effects."""
-    deepest, found, waiting = level + EFFECTS, list[tuple[int, int, int]](), [(root, level)]
+    deepest, nodes, waiting = level + EFFECTS, list[tuple[int, int, int]](), [(root, level)]
     while waiting:
         at, depth = waiting.pop()
         effects = index.effects(at)
-        room = 0 if depth == deepest else max(0, min(BREADTH, MOST_SHOWN - len(found) - len(waiting)))
-        found.append((at, depth, len(effects) - len(effects[:room])))
+        room = 0 if depth == deepest else max(0, min(BREADTH, MOST_SHOWN - len(nodes) - len(waiting)))
+        nodes.append((at, depth, len(effects) - len(effects[:room])))
         waiting += [(effect, depth + 1) for effect in reversed(effects[:room])]
-    return found
+    return nodes

@@ -57,10 +57,7 @@ def application(place: RunLocation, access: Access) -> Starlette:
 
 
 def serve(place: RunLocation, access: Access, server: socket.socket) -> None:
-    """Serve the dashboard until SIGTERM or SIGINT.
-
-    Exits with 1 if the feed breaks, because otherwise the pages would never change again.
-    """
+    """Serve the dashboard until SIGTERM or SIGINT. Exits with 1 if the feed breaks, as pages would go stale."""
     app, notifier = application(place, access), Notifier()
 
     class Server(uvicorn.Server):

@@ -42,10 +42,7 @@ def message(name: str, data: str, position: int | None = None) -> str:
 
 
 def start_of(request: Request) -> int | None:
-    """Return the position after which a client wants news.
-
-    It is the client's last id, or the page's position; ``None`` if the request has neither.
-    """
+    """Return the position after which a client wants news: its last id, or the page's position; ``None`` without."""
     return whole_number(request.headers.get("last-event-id") or request.query_params.get("after") or "")
 
 

@@ -74,11 +74,11 @@ class GameView:
 
 def record_of(config: GameConfig, job: PageJob) -> Record:
     """Return what a job has reported of its game."""
-    news = [Progress.model_validate(report) for report in list(job.reports)]
+    reports = [Progress.model_validate(report) for report in list(job.reports)]
     result = None if job.result is None else WatchedGame.model_validate(job.result)
-    history = tuple(action for one in news for action in one.history) if result is None else result.history
+    history = tuple(action for report in reports for action in report.history) if result is None else result.history
     plies = spectator_of(config).plies(history)
-    return Record(tuple(plies), history, {one.decision.played: one.decision for one in news}, result)
+    return Record(tuple(plies), history, {report.decision.played: report.decision for report in reports}, result)
 
 
 def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int | None) -> GameView:
@@ -100,7 +100,7 @@ def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int
         ply=shown,
         last=last,
         board=Markup(draw(position)),  # noqa: S704 - the drawings escape what they insert
-        move=_told(here, sides),
+        move=_move_text(here, sides),
         turn=_turn(record, decision, sides, shown == last),
         counts=counts(position),
         seats=tuple(zip(sides, names, strict=True)),
@@ -108,21 +108,21 @@ def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int
         value=None if decision is None or decision.value is None else round(decision.value, 2) + 0.0,  # no -0.00
         choices=choices,
         moves=tuple(
-            (number, _mover(one, sides), one.text or "beginning")
-            for number, one in enumerate(record.plies)
+            (number, _mover(ply, sides), ply.text or "beginning")
+            for number, ply in enumerate(record.plies)
             if abs(number - shown) <= NEAR
         ),
         curve=Markup(_curve(record, shown)),  # noqa: S704 - numbers only
-        networks=tuple((seat, sides[seat]) for seat in _valued(record)),
+        networks=tuple((seat, sides[seat]) for seat in _network_seats(record)),
     )
 
 
 def seat_names(config: GameConfig, result: WatchedGame | None, player: str, against: str, seat: int) -> tuple[str, ...]:
     """Return the player in each seat. Once the game is over, the names include the hashes of the models."""
 
-    def name(asked: str, known: str | None) -> str:
-        found = short(known) if known else ""
-        return f"{asked} ({found})" if found and not found.startswith(asked[:6]) else asked
+    def name(player: str, model: str | None) -> str:
+        digits = short(model) if model else ""
+        return f"{player} ({digits})" if digits and not digits.startswith(player[:6]) else player
 
     full = (None, None) if result is None else (result.player, result.against)
     names = name(player, full[0]), name(against, full[1])
@@ -133,7 +133,7 @@ def _mover(ply: Ply, sides: tuple[str, ...]) -> str:
     return "" if ply.mover == NOBODY else sides[ply.mover]
 
 
-def _told(ply: Ply, sides: tuple[str, ...]) -> str:
+def _move_text(ply: Ply, sides: tuple[str, ...]) -> str:
     return f"{_mover(ply, sides)} {ply.text}".strip()
 
 
@@ -152,13 +152,13 @@ def outcome(result: WatchedGame, sides: tuple[str, ...]) -> str:
     winners = [side for side, outcome in zip(sides, result.returns, strict=True) if outcome == best]
     if len(winners) == len(sides):
         return "Drawn"
-    figures = "" if len(sides) == 2 else f" ({', '.join(f'{one:+.2f}' for one in result.returns)})"
+    figures = "" if len(sides) == 2 else f" ({', '.join(f'{figure:+.2f}' for figure in result.returns)})"
     return f"{' and '.join(winners)} win{'s' * (len(winners) == 1)}{figures}"
 
 
-def _valued(record: Record) -> list[int]:
+def _network_seats(record: Record) -> list[int]:
     """Return the seats of networks."""
-    return sorted({one.seat for one in record.decisions.values() if one.value is not None})
+    return sorted({decision.seat for decision in record.decisions.values() if decision.value is not None})
 
 
 def _curve(record: Record, shown: int) -> str:
@@ -167,8 +167,8 @@ def _curve(record: Record, shown: int) -> str:
     The first seat's outcome is up. The text is empty without values, or in games for more than two players.
     """
     numbers = {ply.played: number for number, ply in enumerate(record.plies)}
-    seats = _valued(record)
-    if not seats or max(one.seat for one in record.decisions.values()) > 1:
+    seats = _network_seats(record)
+    if not seats or max(decision.seat for decision in record.decisions.values()) > 1:
         return ""
     step = CURVE_WIDTH / max(1, len(record.plies) - 1)
     lines = [
@@ -177,9 +177,9 @@ def _curve(record: Record, shown: int) -> str:
     ]
     for seat in seats:
         points = [
-            (numbers[one.played] * step, CURVE_HEIGHT / 2 * (1 - (1 - 2 * seat) * one.value))
-            for one in record.decisions.values()
-            if one.seat == seat and one.value is not None and one.played in numbers
+            (numbers[decision.played] * step, CURVE_HEIGHT / 2 * (1 - (1 - 2 * seat) * decision.value))
+            for decision in record.decisions.values()
+            if decision.seat == seat and decision.value is not None and decision.played in numbers
         ]
         lines.append(tag("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), class_=f"value-{seat}"))
     return tag(

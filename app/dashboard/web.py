@@ -29,10 +29,7 @@ def web_application(
     others: Sequence[BaseRoute] = (),
     lifespan: Callable[[Starlette], Any] | None = None,
 ) -> Starlette:
-    """Return an application of guarded pages, with their static files.
-
-    The application shows no run unless ``state.feed`` is set.
-    """
+    """Return an application of guarded pages and their static files. It shows no run unless ``state.feed`` is set."""
     app = Starlette(
         routes=[
             *(route for page in pages for route in page.routes),

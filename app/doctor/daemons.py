@@ -1,7 +1,4 @@
-"""Checks of the broker and the daemons.
-
-They look at which daemons are there, their versions, how far behind they are and how often they restarted.
-"""
+"""Checks of the broker and the daemons: their presence, versions, lag and restarts."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -57,37 +54,37 @@ def run_stopped(facts: Facts) -> Iterator[Symptom]:
     """Find a run that is not running."""
     if facts.status is None or facts.status.running:
         return
-    gone = _names(one for one in facts.status.daemons if one.state == "gone")
+    gone = _names(daemon for daemon in facts.status.daemons if daemon.state == "gone")
     what = f"The run is not running; ended without having stopped: {gone}." if gone else "The run is stopped."
     yield Symptom("critical" if gone else "warning", "run", what, "Start it: flyball up, or its services")
 
 
 def daemon_silent(facts: Facts) -> Iterator[Symptom]:
     """Find daemons without a sign of life. Other daemons of the same name do their jobs, if there are any."""
-    for one in _daemons(facts):
-        if one.state != "silent":
+    for daemon in _daemons(facts):
+        if daemon.state != "silent":
             continue
-        others = any(other.daemon == one.daemon and other.state == "ready" for other in _daemons(facts))
-        what = f"No sign of life for {show_age(one.heard_seconds_ago)}."
-        if any(other.node == one.node and other.state == "ready" for other in _daemons(facts)):
-            kill = f"kill -9 {one.pid}" if one.pid else f"restart {one.daemon}"
-            hint = f"Other daemons of {one.node} answer, so its process hangs or has died. There: {kill}"
+        others = any(other.daemon == daemon.daemon and other.state == "ready" for other in _daemons(facts))
+        what = f"No sign of life for {show_age(daemon.heard_seconds_ago)}."
+        if any(other.node == daemon.node and other.state == "ready" for other in _daemons(facts)):
+            kill = f"kill -9 {daemon.pid}" if daemon.pid else f"restart {daemon.daemon}"
+            hint = f"Other daemons of {daemon.node} answer, so its process hangs or has died. There: {kill}"
         else:
-            hint = f"All daemons of {one.node} are silent. Is it on, does it reach the broker, do its services run?"
+            hint = f"All daemons of {daemon.node} are silent. Is it on, does it reach the broker, do its services run?"
         if others:
             what += " Other nodes do its jobs."
-        yield Symptom("warning" if others else "critical", f"{one.daemon}@{one.node}", what, hint)
+        yield Symptom("warning" if others else "critical", f"{daemon.daemon}@{daemon.node}", what, hint)
 
 
 def daemon_failed(facts: Facts) -> Iterator[Symptom]:
     """Find daemons that ended by an error and have not started again."""
-    for one in _daemons(facts):
-        if one.state == "failed" and facts.status and facts.status.running:
-            hint = f"Its traceback is in logs/{one.daemon}.jsonl. Its supervisor starts it again."
+    for daemon in _daemons(facts):
+        if daemon.state == "failed" and facts.status and facts.status.running:
+            hint = f"Its traceback is in logs/{daemon.daemon}.jsonl. Its supervisor starts it again."
             yield Symptom(
                 "critical",
-                f"{one.daemon}@{one.node}",
-                f"It ended by an error: {on_one_line(one.error or 'unknown')}.",
+                f"{daemon.daemon}@{daemon.node}",
+                f"It ended by an error: {on_one_line(daemon.error or 'unknown')}.",
                 hint,
             )
 
@@ -120,45 +117,48 @@ def crash_loop(facts: Facts) -> Iterator[Symptom]:
 def daemon_lagging(facts: Facts) -> Iterator[Symptom]:
     """Find daemons that are far behind, or do not become ready."""
     started = {_name(event.data): event.recordedtime for event in facts.recent if isinstance(event.data, DaemonStarted)}
-    for one in _daemons(facts):
-        name, where = f"{one.daemon}@{one.node}", f"logs/{one.daemon}.jsonl"
+    for daemon in _daemons(facts):
+        name, where = f"{daemon.daemon}@{daemon.node}", f"logs/{daemon.daemon}.jsonl"
         seconds = (facts.now - started.get(name, facts.now)).total_seconds()
-        if one.state == "started" and seconds > CATCH_UP_SECONDS:
+        if daemon.state == "started" and seconds > CATCH_UP_SECONDS:
             what = f"It has not become ready for {show_age(seconds)}."
             yield Symptom("warning", name, what, f"Look whether {where} shows progress.")
-        elif one.state in ("started", "ready", "degraded") and (one.lag or 0) >= LAG_EVENTS:
-            hint = f"Is node {one.node} overloaded, or the daemon held up? See {where}, and top."
-            yield Symptom("warning", name, f"It is {one.lag:,} events behind the journal.", hint)
+        elif daemon.state in ("started", "ready", "degraded") and (daemon.lag or 0) >= LAG_EVENTS:
+            hint = f"Is node {daemon.node} overloaded, or the daemon held up? See {where}, and top."
+            yield Symptom("warning", name, f"It is {daemon.lag:,} events behind the journal.", hint)
 
 
 def version_mix(facts: Facts) -> Iterator[Symptom]:
     """Find living daemons of several versions, which may decide differently."""
     versions = defaultdict[str, list[str]](list)
     programs = defaultdict[str, dict[str, str]](dict)
-    for one in _daemons(facts):
-        if one.version and one.state in ("started", "ready", "degraded", "quarantined"):
-            versions[one.version.partition("+")[0]].append(f"{one.daemon}@{one.node}")
-            programs[one.daemon][one.node] = one.version
+    for daemon in _daemons(facts):
+        if daemon.version and daemon.state in ("started", "ready", "degraded", "quarantined"):
+            versions[daemon.version.partition("+")[0]].append(f"{daemon.daemon}@{daemon.node}")
+            programs[daemon.daemon][daemon.node] = daemon.version
     hint = "Install one version on all machines, and restart the daemons of the others."
     if len(versions) > 1:
         fewest = sorted(versions.items(), key=lambda item: len(item[1]))
         what = "; ".join(f"{version}: {_few(names)}" for version, names in fewest)
         yield Symptom("warning", "daemons", f"Several versions run together. {what}.", hint)
         return
-    for daemon, nodes in programs.items():
+    for name, nodes in programs.items():
         if len(set(nodes.values())) > 1:
             what = f"Its programs differ between the nodes {', '.join(sorted(nodes))}."
-            yield Symptom("warning", daemon, what, hint)
+            yield Symptom("warning", name, what, hint)
 
 
 def worker_paused(facts: Facts) -> Iterator[Symptom]:
     """Find workers that get no requests. The reason is that their jobs failed or their games are bad."""
-    for one in _daemons(facts):
-        if one.state in ("degraded", "quarantined"):
-            how = "is paused after failures" if one.state == "degraded" else "is in quarantine"
-            hint = f"Test the memory and the software of {one.node}. What happened: flyball tail -n 5 'NODE_*'"
+    for daemon in _daemons(facts):
+        if daemon.state in ("degraded", "quarantined"):
+            how = "is paused after failures" if daemon.state == "degraded" else "is in quarantine"
+            hint = f"Test the memory and the software of {daemon.node}. What happened: flyball tail -n 5 'NODE_*'"
             yield Symptom(
-                "warning", f"{one.daemon}@{one.node}", f"It {how}: {on_one_line(one.error or 'unknown')}.", hint
+                "warning",
+                f"{daemon.daemon}@{daemon.node}",
+                f"It {how}: {on_one_line(daemon.error or 'unknown')}.",
+                hint,
             )
 
 
@@ -171,7 +171,7 @@ def _name(fact: DaemonFact) -> str:
 
 
 def _names(daemons: Iterator[DaemonStatus]) -> str:
-    return _few([f"{one.daemon}@{one.node}" for one in daemons])
+    return _few([f"{daemon.daemon}@{daemon.node}" for daemon in daemons])
 
 
 def _few(names: list[str]) -> str:

@@ -23,10 +23,7 @@ RUNBOOKS = "deploy/runbooks.md"
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """A check's finding.
-
-    ``where`` is the part concerned, ``what`` says what is wrong, and ``hint`` what to do about it.
-    """
+    """A check's finding: the part concerned (``where``), what is wrong, and a ``hint`` at what to do about it."""
 
     severity: Level
     where: str
@@ -57,10 +54,10 @@ def code_of(check: Check) -> str:
 
 def diagnose(facts: Facts, checks: Iterable[Check]) -> list[Diagnosis]:
     """Return the findings of checks, the worst first."""
-    found = [Diagnosis(code_of(check), symptom) for check in checks for symptom in check(facts)]
-    return sorted(found, key=lambda one: LEVELS.index(one.symptom.severity))
+    findings = [Diagnosis(code_of(check), symptom) for check in checks for symptom in check(facts)]
+    return sorted(findings, key=lambda finding: LEVELS.index(finding.symptom.severity))
 
 
-def worst(found: Iterable[Diagnosis]) -> Level | None:
+def worst(findings: Iterable[Diagnosis]) -> Level | None:
     """Return the worst severity; None if nothing was found."""
-    return min((one.symptom.severity for one in found), key=LEVELS.index, default=None)
+    return min((finding.symptom.severity for finding in findings), key=LEVELS.index, default=None)

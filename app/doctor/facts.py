@@ -15,10 +15,7 @@ from app.status.status import ProcessEnd, Status
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error that was met while facts were gathered.
-
-    ``what`` says what is wrong, and ``hint`` what to do about it.
-    """
+    """An error met while facts were gathered: what is wrong, and a ``hint`` at what to do about it."""
 
     what: str
     hint: str = ""

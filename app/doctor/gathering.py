@@ -124,13 +124,13 @@ def _problem(error: FlyballError) -> Problem:
 
 def _problems(*checks: Callable[[], object]) -> tuple[Problem, ...]:
     """Return the errors that checks raise."""
-    found = list[Problem]()
+    problems = list[Problem]()
     for check in checks:
         try:
             check()
         except FlyballError as error:
-            found.append(_problem(error))
-    return tuple(found)
+            problems.append(_problem(error))
+    return tuple(problems)
 
 
 def _ask(place: RunLocation, loaded: Loaded, *, board: bool) -> _Answers:
@@ -145,26 +145,26 @@ def _ask(place: RunLocation, loaded: Loaded, *, board: bool) -> _Answers:
             BrokerAnswer(endpoint, listens=False, held=held, problem=Problem("Nothing listens there.", hint))
         )
     try:
-        presence, found, recent = asyncio.run(_answers(place, board=board))
+        presence, latest_board, recent = asyncio.run(_answers(place, board=board))
     except BrokerUnavailable:
         silence = _problem(broker_silence(endpoint))
         return _Answers(BrokerAnswer(endpoint, listens=True, held=held, problem=silence))
     except FlyballError as error:
         refused = isinstance(error, KeyRefused)
         return _Answers(BrokerAnswer(endpoint, listens=True, held=held, problem=_problem(error), refused=refused))
-    return _Answers(BrokerAnswer(endpoint, listens=True, held=held, problem=None), presence, found, recent)
+    return _Answers(BrokerAnswer(endpoint, listens=True, held=held, problem=None), presence, latest_board, recent)
 
 
 async def _answers(place: RunLocation, *, board: bool) -> tuple[Presence, Board | None, tuple[Event[Any], ...]]:
     async with connected(place, ASK_SECONDS, producer="doctor") as bus:
         presence = await ask_presence(bus)
-        found: Board | None = None
+        latest_board: Board | None = None
         if board:
             with suppress(TimeoutError):
                 async with asyncio.timeout(BOARD_SECONDS):
-                    found = await board_on(bus)
-        recent = await _recent_on(bus, found.position) if found else ()
-        return presence, found, recent
+                    latest_board = await board_on(bus)
+        recent = await _recent_on(bus, latest_board.position) if latest_board else ()
+        return presence, latest_board, recent
 
 
 async def _recent_on(bus: Bus, head: int) -> tuple[Event[Any], ...]:
@@ -232,20 +232,20 @@ def _disks(place: RunLocation, loaded: Loaded) -> Iterator[Disk]:
     store = loaded.store(place.folder)
     for path in (place.folder.path, *((Path(store),) if "://" not in store else ())):
         with suppress(OSError):
-            found, device = os.statvfs(path), path.stat().st_dev
+            status, device = os.statvfs(path), path.stat().st_dev
             if device not in seen:
                 seen.add(device)
-                size, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
-                yield Disk(path, size, free, found.f_favail if found.f_files else None)
+                size, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+                yield Disk(path, size, free, status.f_favail if status.f_files else None)
 
 
 def _ends(log: Path) -> Iterator[ProcessEnd]:
     """Iterate over the failures in the last part of the supervisor's log."""
     for record in last_records(log):
         with suppress(ValueError, KeyError, TypeError):
-            told = record["attributes"]
-            if told["what"] in ("failed", "hopeless"):
-                yield ProcessEnd(told["child"], datetime.fromisoformat(record["timestamp"]), told["reason"])
+            attributes = record["attributes"]
+            if attributes["what"] in ("failed", "hopeless"):
+                yield ProcessEnd(attributes["child"], datetime.fromisoformat(record["timestamp"]), attributes["reason"])
 
 
 def _with_journal(
@@ -257,13 +257,13 @@ def _with_journal(
     try:
         with open_journal(place) as reader:
             damage = tuple(
-                _problem(one) for one in (reader.live_damage() if deep else reader.latest_damage(QUICK_EVENTS))
+                _problem(error) for error in (reader.live_damage() if deep else reader.latest_damage(QUICK_EVENTS))
             )
             facts = replace(facts, damage=damage, missing=tuple(map(_problem, reader.archive.missing())))
             facts = _with_events(place, reader, loaded, facts)
             if deep:
                 segments = (
-                    one for one in reader.archive.damage() if one.message not in {p.what for p in facts.missing}
+                    error for error in reader.archive.damage() if error.message not in {p.what for p in facts.missing}
                 )
                 facts = replace(facts, damage=(*damage, *map(_problem, segments)))
             board = read_board(place.folder, reader, silent)
@@ -303,8 +303,8 @@ def _with_events(place: RunLocation, reader: SqliteJournalReader, loaded: Loaded
         ),
         recent=tuple(event for event in recent if event.sequence not in voided),
         recorded=EPOCH + timedelta(microseconds=recorded_us) if head else None,
-        unfolded=len({one.position for one in open_dead_letters(reader)}),
-        refused=sum(not one.position for one in dead),
+        unfolded=len({letter.position for letter in open_dead_letters(reader)}),
+        refused=sum(not letter.position for letter in dead),
     )
 
 
@@ -344,8 +344,8 @@ def _with_store(place: RunLocation, loaded: Loaded, facts: Facts, *, deep: bool)
         return facts
     read = {key: _problems(partial(blobs.get, model)) for key, model in models.items()}
     damaged = {key: _of_model(key, models[key], problem) for key, problems in read.items() for problem in problems}
-    if deep and (found := _damaged_blobs(blobs)):
-        what = f"{len(found)} blobs are damaged, first: {found[0].what}"
+    if deep and (damage := _damaged_blobs(blobs)):
+        what = f"{len(damage)} blobs are damaged, first: {damage[0].what}"
         damaged["store"] = Problem(what, "All of them: flyball store verify")
     return replace(facts, models=damaged)
 
@@ -356,11 +356,11 @@ def _of_model(key: str, model: str, problem: Problem) -> Problem:
 
 def _damaged_blobs(blobs: BlobStore) -> list[Problem]:
     """Read all blobs; return the problems of the damaged ones."""
-    found = list[Problem]()
+    problems = list[Problem]()
     for key in blobs.keys():  # noqa: SIM118 - a store is no mapping
         try:
             with suppress(MissingBlob):  # deleted meanwhile
                 blobs.get(key)
         except DamagedBlob as error:
-            found.append(_problem(error))
-    return found
+            problems.append(_problem(error))
+    return problems

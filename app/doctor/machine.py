@@ -45,8 +45,8 @@ def key_expiring(facts: Facts) -> Iterator[Symptom]:
     """Find names whose last valid key ends soon."""
     last = dict[str, Key]()
     for key in facts.admitted:
-        known = last.get(key.name)
-        if known is None or (known.until and (key.until is None or key.until > known.until)):
+        latest = last.get(key.name)
+        if latest is None or (latest.until and (key.until is None or key.until > latest.until)):
             last[key.name] = key
     for name, key in last.items():
         if key.until and key.until - facts.now < EXPIRES_SOON:
@@ -84,10 +84,7 @@ def key_refused(facts: Facts) -> Iterator[Symptom]:
 
 
 def _is_over(refused: AccessRefused, admitted: tuple[Key, ...]) -> bool:
-    """Return whether a refusal needs no report.
-
-    The key was admitted since, or another refusal names its owner already.
-    """
+    """Return whether a refusal is obsolete: its key was admitted since, or another refusal names its owner."""
     match refused.reason:
         case "unknown_key":
             return any(key.public in refused.detail for key in admitted)
@@ -146,10 +143,7 @@ def clock_skew(facts: Facts) -> Iterator[Symptom]:
 
 
 def _moves_time(data: object) -> bool:
-    """Return whether an event is a clock tick or the broker's start.
-
-    Time may pass unrecorded before the broker's start, so a gap there is no jump.
-    """
+    """Return whether an event is a clock tick or the broker's start, before which time may pass unrecorded."""
     return isinstance(data, ClockTick) or (isinstance(data, DaemonStarted) and data.daemon == BROKER)
 
 

@@ -167,14 +167,14 @@ def regression(facts: Facts) -> Iterator[Symptom]:
     """Find current models that play worse than earlier ones."""
     rollback_at = facts.run.feedback.lifecycle.rollback_at if facts.run else "severe"
     for row in facts.configs.values():
-        if (found := row.regression) is None:
+        if (event := row.regression) is None:
             continue
-        good = f", {short(found.last_good)} was better" if found.last_good else ""
+        good = f", {short(event.last_good)} was better" if event.last_good else ""
         yield Symptom(
-            "critical" if found.severity in ("severe", "critical") else "warning",
+            "critical" if event.severity in ("severe", "critical") else "warning",
             row.key,
-            f"Its current model {short(found.model)} is {found.elo_drop:.0f} Elo weaker than before ({found.severity}, "
-            f"{found.games} games{good}).",
+            f"Its current model {short(event.model)} is {event.elo_drop:.0f} Elo weaker than before ({event.severity}, "
+            f"{event.games} games{good}).",
             f"At {rollback_at} or worse it is rolled back by itself. What led to it: "
             f"flyball tail -n 3 REGRESSION_DETECTED --config-key {row.key}",
         )

@@ -17,7 +17,7 @@ from app.journal import JournalReader, history
 from app.journal.history import voided_events
 from app.store import BlobStore, MissingBlob, StoredBlob
 from app.store.checkpoints import NoModel, manifest_of
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.snapshots import rows_before
 from daemons.spec import DaemonSpec
 
@@ -52,11 +52,11 @@ def named_blobs(journal: JournalReader, daemons: Mapping[str, DaemonSpec], since
         daemons: all daemons; their reducers are folded.
         since: events recorded from then on count, too, because the jobs that they request may still run.
     """
-    place = WorkerPlace("reachability", "reachability", JobContext(store=""))
+    identity = WorkerIdentity("reachability", "reachability", JobContext(store=""))
     specs = daemons.values()
     voided, head = frozenset(voided_events(journal)), journal.head
     begun, saved = rows_before(journal, tuple({reducer for spec in specs for reducer in spec.reducers}), voided, head)
-    fold = Fold([reducer for spec in specs for reducer in spec.factories(place)], saved, voided)
+    fold = Fold([reducer for spec in specs for reducer in spec.factories(identity)], saved, voided)
     types = frozenset[type[Payload]]({RunConfigured, SelfplayComplete}).union(*(spec.reads for spec in specs))
     shards = set[str]()
     for event in history(journal, after=begun, types=types, on_dead=lambda _: None):

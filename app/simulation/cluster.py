@@ -37,7 +37,7 @@ from app.simulation.stations import JobModel, Service, Station
 from app.simulation.world import World
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator
-from daemons.jobs import Job, WorkerPlace
+from daemons.jobs import Job, WorkerIdentity
 from daemons.quality_monitor import QualityMonitor
 from daemons.selfplay_worker import SelfplayWorker
 from daemons.training import Trainer
@@ -80,7 +80,7 @@ class SimulatedNode:
         self.processes = processes_of(node, world).selfplay
         self._name, self._daemon = name, {"daemon": daemon, "node": node}
         self._settings, self._world, self._agenda, self._stations = settings, world, agenda, stations
-        self._worker = SelfplayWorker(settings, WorkerPlace(name, node, JobContext(store="")))
+        self._worker = SelfplayWorker(settings, WorkerIdentity(name, node, JobContext(store="")))
         self._truth = world.node(name)
         self._requests: deque[Event[SelfplayRequested]] = deque()  # oldest first
         self._playing: dict[EventId, Playing] = {}
@@ -191,16 +191,16 @@ class Cluster:
         distributed = Computed(world.plant.time.distribution, DistributionResult())
 
         def station(kind: StationKind, daemon: str, worker: Callable[..., Any], compute: JobModel) -> Station:
-            place = WorkerPlace(f"{daemon}@{HEAD}", HEAD, JobContext(store=""))
+            identity = WorkerIdentity(f"{daemon}@{HEAD}", HEAD, JobContext(store=""))
             number = {HEAD: 1}
             if kind in SCALED:
                 number = {machine: getattr(processes_of(machine, world), kind) for machine in machines}
             if kind == "evaluation":
                 number |= {f"evaluator{index}": 1 for index in range(world.plant.cluster.evaluators)}
             return Station(
-                partial(worker, place=place),
+                partial(worker, identity=identity),
                 settings,
-                place.name,
+                identity.name,
                 processes=number,
                 agenda=agenda,
                 compute=compute,

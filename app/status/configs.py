@@ -225,10 +225,7 @@ def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
 
 
 def _progress(row: ConfigRow, data: EvaluationCompleted) -> Progress | None:
-    """Return the score against the earliest champion among the opponents.
-
-    None if no champion before the current one is among them.
-    """
+    """Return the score against the earliest past champion among the opponents; None without such an opponent."""
     matches = {match.opponent_model: match for match in data.results if match.opponent in ("recent", "champion")}
     played = [champion for champion in row.champions[:-1] if champion.model in matches]
     if not played:

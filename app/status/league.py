@@ -98,13 +98,13 @@ class LeagueView:
                 self.outcomes[match.player, data.model] = outcome.others(match.players)
 
     def _meet(self, opponents: Iterable[SampledOpponent]) -> None:
-        for one in opponents:
-            self.met[one.category] += one.games
+        for opponent in opponents:
+            self.met[opponent.category] += opponent.games
 
     def _rate(self, ratings: Iterable[AgentRating]) -> None:
-        for one in ratings:
-            if one.agent in self.rated and one.elo_stderr is not None:
-                self.rated[one.agent] = (self.rated[one.agent][0], one.elo, one.elo_stderr)
+        for rating in ratings:
+            if rating.agent in self.rated and rating.elo_stderr is not None:
+                self.rated[rating.agent] = (self.rated[rating.agent][0], rating.elo, rating.elo_stderr)
 
     @property
     def progress(self) -> Progress | None:
@@ -150,7 +150,7 @@ class LeagueView:
         names = list(agents)
         scores = {(pair.first, pair.second): pair.mean for pair in self.pairs}
         scores |= {(second, first): 1 - score for (first, second), score in scores.items()}
-        return [[scores.get((one, other)) for other in names] for one in names]
+        return [[scores.get((name, other)) for other in names] for name in names]
 
     def json(self) -> dict[str, Any]:
         """Return the league as JSON."""
@@ -201,10 +201,7 @@ def read_leagues(events: Iterable[Event[Any]]) -> dict[str, LeagueView]:
 
 
 def draw_league(view: LeagueView, title: str, path: Path) -> None:
-    """Draw Elo over training steps, and the members' scores against each other.
-
-    Raises the errors of ``app.telemetry.drawn``.
-    """
+    """Draw Elo over training steps, and the members' mutual scores. Raises the errors of ``app.telemetry.drawn``."""
     with drawn(path, INCHES) as figure:
         figure.suptitle(title)
         curves, heat = figure.subplots(1, 2)
@@ -231,7 +228,7 @@ def _matrix(axes: "Axes", view: LeagueView) -> None:
     names = [member["agent"] for member in members]
     scores = np.array(view.matrix(names), dtype=np.float64).reshape(len(names), len(names))
     image = axes.imshow(np.ma.masked_invalid(scores), vmin=0, vmax=1, cmap="RdBu")
-    labels = [one["agent"] if one["step"] is None else f"{short(one['agent'])} {one['step']}" for one in members]
+    labels = [row["agent"] if row["step"] is None else f"{short(row['agent'])} {row['step']}" for row in members]
     axes.set_xticks(range(len(names)), labels, rotation=90)
     axes.set_yticks(range(len(names)), labels)
     axes.set(title="score of the row against the column")

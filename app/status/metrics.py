@@ -102,10 +102,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: name, kind, meaning, labels, and samples in a view.
-
-    A histogram's samples are made by ``Exposition``.
-    """
+    """One metric: name, kind, meaning, labels, and samples in a view. ``Exposition`` makes a histogram's samples."""
 
     name: str
     kind: Kind
@@ -115,7 +112,9 @@ class Metric:
 
 
 def _of_config(name: str, text: str, value: Callable[[Config], float | None], kind: Kind = "gauge") -> Metric:
-    return Metric(name, kind, text, ("config",), lambda view: (((one.key,), value(one)) for one in view.rows()))
+    return Metric(
+        name, kind, text, ("config",), lambda view: (((config.key,), value(config)) for config in view.rows())
+    )
 
 
 def _of_daemon(name: str, text: str, value: Callable[[Present], float | None]) -> Metric:
@@ -154,15 +153,15 @@ def _seconds(time: datetime | None) -> float | None:
 
 
 def _intensities(view: View) -> Iterator[Sample]:
-    for one in view.rows():
+    for config in view.rows():
         for intensity in get_args(Intensity):
-            yield (one.key, intensity), float(one.state.training_intensity == intensity)
+            yield (config.key, intensity), float(config.state.training_intensity == intensity)
 
 
 def _activities(view: View) -> Iterator[Sample]:
-    for one in view.rows():
+    for config in view.rows():
         for activity in get_args(Activity):
-            yield (one.key, activity), _seconds(getattr(one.state, f"last_{activity}_time"))
+            yield (config.key, activity), _seconds(getattr(config.state, f"last_{activity}_time"))
 
 
 def _jobs(view: View) -> Iterator[Sample]:
@@ -180,17 +179,17 @@ def _events(view: View) -> Iterator[Sample]:
 
 
 def _counted(view: View) -> Iterator[tuple[str, CountRow]]:
-    for one in view.rows():
-        yield one.key, view.counts.get(one.key) or CountRow()
+    for config in view.rows():
+        yield config.key, view.counts.get(config.key) or CountRow()
 
 
-def _waits(one: Config) -> float:
-    return float(waiting_for(one.row, one.view.settings) is not None)
+def _waits(config: Config) -> float:
+    return float(waiting_for(config.row, config.view.settings) is not None)
 
 
-def _learning_rate(one: Config) -> float:
-    known = one.state.learning_rate
-    return one.view.settings.config(one.key).learning_rate if known is None else known
+def _learning_rate(config: Config) -> float:
+    rate = config.state.learning_rate
+    return config.view.settings.config(config.key).learning_rate if rate is None else rate
 
 
 METRICS: tuple[Metric, ...] = (
@@ -323,7 +322,9 @@ METRICS: tuple[Metric, ...] = (
         "Messages to webhooks and to the collector of traces: delivered, failed (tried again), dropped.",
         ("receiver", "outcome"),
         lambda view: (
-            ((name, outcome), count) for name, one in view.deliveries.items() for outcome, count in one.outcomes.items()
+            ((name, outcome), count)
+            for name, delivery in view.deliveries.items()
+            for outcome, count in delivery.outcomes.items()
         ),
     ),
     Metric(
@@ -331,7 +332,7 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         "Events that the receiver has not been notified of yet.",
         ("receiver",),
-        lambda view: (((name,), one.behind) for name, one in view.deliveries.items()),
+        lambda view: (((name,), delivery.behind) for name, delivery in view.deliveries.items()),
     ),
 )
 """All metrics, in the order of the reference."""
@@ -391,9 +392,9 @@ What the daemon `monitoring` answers Prometheus; [monitoring.md](monitoring.md) 
 def reference() -> str:
     """Return the reference of all metrics, in Markdown."""
     lines = [HEADING, "| metric | type | labels | meaning |", "|---|---|---|---|"]
-    for one in METRICS:
-        labels = ", ".join(f"`{label}`" for label in one.labels)
-        lines.append(f"| `{one.name}` | {one.kind} | {labels} | {one.help} |")
+    for metric in METRICS:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |")
     return "\n".join(lines) + "\n"
 
 

@@ -99,10 +99,7 @@ def state_fields(reader: JournalReader, config_key: ConfigKey, on_dead: OnDead) 
 
 
 def _is_as_configured(name: str, before: Field, value: Any, fold: Fold, key: ConfigKey) -> bool:
-    """Return whether an event left a parameter as configured.
-
-    An event may name all parameters, even those that it does not change.
-    """
+    """Return whether an event left a parameter as configured. It may name parameters that it does not change."""
     settings = fold.settings
     if before.value is not None or name not in PARAMETERS or settings is None or key not in settings:
         return False

@@ -345,10 +345,7 @@ def load_board(path: Path, reader: JournalReader) -> Board:
 
 
 def _belongs(board: Board, reader: JournalReader) -> bool:
-    """Return whether a board belongs to a journal.
-
-    The journal must hold the last counted event, and no event was voided after it.
-    """
+    """Return whether a journal holds a board's last counted event, and voided no event after it."""
     if not reader.landmark(EventVoided.event_type) <= board.position <= reader.head or not board.position:
         return False
     event: Event[Any] | None = next(history(reader, after=board.position - 1, on_dead=lambda _: None), None)
@@ -356,10 +353,7 @@ def _belongs(board: Board, reader: JournalReader) -> bool:
 
 
 def _maker() -> str:
-    """Return a text that identifies the code that saved a board.
-
-    It names the code's version, the board's format, and the events read.
-    """
+    """Return an id of the code that saved a board: its version, the board's format, and the events read."""
     names = sorted(f"{payload.event_type} {payload.dataversion}" for payload in READS)
     return f"flyball {version('flyball')} {FORMAT} {sha256(' '.join(names).encode()).hexdigest()[:16]}"
 

@@ -103,15 +103,15 @@ def show_clock(moment: datetime) -> str:
 
 def chances(picks: Iterable[OpponentPick]) -> dict[str, float]:
     """Return each agent's probability as an opponent, the likeliest first. It is summed over the agent's picks."""
-    met: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for pick in picks:
-        met[pick.agent] = met.get(pick.agent, 0.0) + pick.probability
-    return dict(sorted(met.items(), key=lambda one: one[1], reverse=True))
+        shares[pick.agent] = shares.get(pick.agent, 0.0) + pick.probability
+    return dict(sorted(shares.items(), key=lambda item: item[1], reverse=True))
 
 
 def one_line(text: str) -> str:
     """Return a text in one line, without control characters. Otherwise a terminal would obey its escape sequences."""
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
 def event_text(event: Event[Any]) -> Text:
@@ -132,7 +132,7 @@ def _selfplay(data: SelfplayComplete) -> str:
     return f"{shard.games} games, {shard.rows} rows with {short(shard.model)} in {data.seconds:.1f} s by {shard.worker}"
 
 
-def _training_asked(data: TrainingRequested) -> str:
+def _training_request(data: TrainingRequested) -> str:
     if data.base_model is None:
         return "the initial model"
     rows = sum(shard.rows for shard in data.shards)
@@ -149,10 +149,7 @@ METRICS = {
 
 
 def _training(data: TrainingCompleted) -> str:
-    """Return a training's step, model, rows and usual metrics.
-
-    If another backend's training has no usual metrics, these are its first ones.
-    """
+    """Return a training's step, model, rows and usual metrics, or its first ones if it has no usual ones."""
     metrics = data.metrics or {}
     usual = [text.format(metrics[name]) for name, text in METRICS.items() if name in metrics]
     others = [f"{name} {_value(value)}" for name, value in metrics.items()]
@@ -206,7 +203,7 @@ def _configured(data: RunConfigured) -> str:
 
 SUMMARIES: Mapping[type[Payload], Callable[[Any], str]] = {
     SelfplayComplete: _selfplay,
-    TrainingRequested: _training_asked,
+    TrainingRequested: _training_request,
     TrainingCompleted: _training,
     EvaluationCompleted: _evaluation,
     ModelPromoted: _judged,

@@ -105,19 +105,19 @@ def daemons_table(status: Status, width: int | None = None) -> Table:
 
 def fitting(columns: Sequence[Column[R]], rows: Sequence[R], width: int | None) -> list[Column[R]]:
     """Return the columns that fit into a width. The least important ones are left out first."""
-    kept = list(columns)
-    while width is not None and len(kept) > 1 and _width(kept, rows) > width:
-        kept.remove(min(kept, key=lambda column: column.need))
-    return kept
+    shown = list(columns)
+    while width is not None and len(shown) > 1 and _width(shown, rows) > width:
+        shown.remove(min(shown, key=lambda column: column.need))
+    return shown
 
 
 def _table(columns: Sequence[Column[R]], rows: Sequence[R], width: int | None) -> Table:
-    kept = fitting(columns, rows, width)
+    shown = fitting(columns, rows, width)
     table = Table(box=None, pad_edge=False, padding=(0, GAP // 2), header_style="bold")
-    for column in kept:
+    for column in shown:
         table.add_column(column.name, justify="right" if column.right else "left", no_wrap=column.enough is None)
     for row in rows:
-        table.add_row(*(_text(column.cell(row)) for column in kept))
+        table.add_row(*(_text(column.cell(row)) for column in shown))
     return table
 
 

@@ -27,10 +27,7 @@ class AmbiguousEvent(FlyballError, code="unknown"):
 
 @dataclass(frozen=True, slots=True)
 class TracedEvent:
-    """An event in a trace.
-
-    ``level``: steps after the first event shown. ``hidden``: number of omitted direct effects.
-    """
+    """An event in a trace, ``level`` steps after the first one shown, with ``hidden`` omitted direct effects."""
 
     event: Event[Any]
     level: int
@@ -61,40 +58,40 @@ def trace(read: Read, prefix: str, *, causes: int = 8, effects: int = 6) -> Trac
     Raises ``UnknownEvent`` or ``AmbiguousEvent``.
     """
     cause_of: dict[str, str | None] = {event.id: event.envelope.causationid for event in read()}
-    found = _find(cause_of, prefix)
-    line = ancestors(cause_of, found)
+    event_id = _find(cause_of, prefix)
+    line = ancestors(cause_of, event_id)
     shown = line[: causes + 1]
-    levels = {event_id: level for level, event_id in enumerate(reversed(shown))}
-    depth = levels[found] + effects
+    levels = {ancestor: level for level, ancestor in enumerate(reversed(shown))}
+    depth = levels[event_id] + effects
     hidden: dict[str, int] = defaultdict(int)
     effects_of: dict[str, list[str]] = defaultdict(list)
-    for event_id, cause in cause_of.items():  # a cause is recorded before its effects
-        if cause in levels and event_id not in levels and levels[cause] >= levels[found]:
+    for effect, cause in cause_of.items():  # a cause is recorded before its effects
+        if cause in levels and effect not in levels and levels[cause] >= levels[event_id]:
             if levels[cause] < depth:
-                levels[event_id] = levels[cause] + 1
+                levels[effect] = levels[cause] + 1
             else:
                 hidden[cause] += 1
-        if cause in levels and levels.get(event_id) == levels[cause] + 1:
-            effects_of[cause].append(event_id)
+        if cause in levels and levels.get(effect) == levels[cause] + 1:
+            effects_of[cause].append(effect)
     events: dict[str, Event[Any]] = {event.id: event for event in read() if event.id in levels}
     order = _depth_first(shown[-1], effects_of)
-    nodes = tuple(TracedEvent(events[one], levels[one], hidden[one]) for one in order)
-    return Trace(found, nodes, earlier=len(line) - len(shown))
+    nodes = tuple(TracedEvent(events[node], levels[node], hidden[node]) for node in order)
+    return Trace(event_id, nodes, earlier=len(line) - len(shown))
 
 
 def _find(ids: Iterable[str], prefix: str) -> str:
-    found = [event_id for event_id in ids if event_id.startswith(prefix)]
-    if prefix in found:
+    matches = [event_id for event_id in ids if event_id.startswith(prefix)]
+    if prefix in matches:
         return prefix
-    if not found:
+    if not matches:
         raise UnknownEvent(f"There is no event with the id {prefix!r}.", hint="See the ids with: flyball tail --json")
-    if len(found) > 1:
-        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    if len(matches) > 1:
+        more = f" and {len(matches) - NAMED} more" if len(matches) > NAMED else ""
         raise AmbiguousEvent(
-            f"{len(found)} events have ids that begin with {prefix!r}: {', '.join(found[:NAMED])}{more}.",
+            f"{len(matches)} events have ids that begin with {prefix!r}: {', '.join(matches[:NAMED])}{more}.",
             hint="Write more of the id.",
         )
-    return found[0]
+    return matches[0]
 
 
 def ancestors(cause_of: Mapping[str, str | None], event_id: str | None) -> list[str]:

@@ -31,10 +31,7 @@ def _picks(picks: Sequence[OpponentPick]) -> str:
 
 
 def shown(name: str, value: Any, field: Field) -> str:
-    """Return a field's value as text.
-
-    The owner is added if the field was taken over. A parameter that was never decided is "as configured".
-    """
+    """Return a field's value as text, with its owner if taken over; "as configured" for an undecided parameter."""
     text = value_text(value)
     if value is None and name in PARAMETERS:
         text = f"as configured; {field.fixed}" if field.fixed else "as configured"

@@ -35,7 +35,7 @@ from app.events import (
 from app.job_specs import JobContext
 from app.journal.memory import MemoryStateStore
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.registry import DAEMONS
 from daemons.supervisor import Notifier
 
@@ -66,10 +66,10 @@ class Loop:
 
     def host(self, name: str, engine: InlineEngine) -> Host:
         worker = WORKER if name == "selfplay_worker" else f"{name}@laptop"
-        place = WorkerPlace(name=worker, node="laptop", context=JobContext(store=self.store))
+        identity = WorkerIdentity(name=worker, node="laptop", context=JobContext(store=self.store))
         stage = self.stage
         ports = Ports(stage.bus, MemoryStateStore(), stage.clock, engine, Notifier(""), None, None)
-        return Host(DAEMONS[name], place, f"boot-{name}", ports, Rhythm(0.05, 0.2))
+        return Host(DAEMONS[name], identity, f"boot-{name}", ports, Rhythm(0.05, 0.2))
 
     async def answer(self, request: Any, *answers: type[Any]) -> Any:
         """Publish a request, and return the fact that answers it."""

@@ -22,7 +22,7 @@ from app.journal import history
 from app.journal.memory import MemoryJournal, MemoryStateStore
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.registry import DAEMONS
 from daemons.supervisor import Notifier
 
@@ -67,8 +67,8 @@ async def test_broken_worker_pauses_and_the_other_plays_on():
     def host(daemon: str, node: str, outcome: Any = None, seconds: float = 0.0) -> Host:
         engine = None if outcome is None else Engine(outcome, seconds)
         ports = Ports(bus, MemoryStateStore(), clock, engine, Notifier(""))  # type: ignore[arg-type]
-        place = WorkerPlace(f"{daemon}@{node}", node, JobContext(store="store"))
-        return Host(DAEMONS[daemon], place, f"{daemon}@{node}", ports, RHYTHM)
+        identity = WorkerIdentity(f"{daemon}@{node}", node, JobContext(store="store"))
+        return Host(DAEMONS[daemon], identity, f"{daemon}@{node}", ports, RHYTHM)
 
     def of(kind: type[Any]) -> list[Any]:
         return [event.data for event in history(journal, types={kind})]

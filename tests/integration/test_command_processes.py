@@ -29,7 +29,7 @@ from app.journal.memory import MemoryJournal, MemoryStateStore
 from app.learning.own_trainers import private_folder, train_by_command
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.registry import DAEMONS
 from daemons.supervisor import Notifier
 
@@ -167,8 +167,8 @@ class Story:
         before, stop = len(self.of(TrainingFailed, TrainingCompleted)), asyncio.Event()
         ports = Ports(self.bus, MemoryStateStore(), self.clock, InlineEngine(), Notifier(""))
         context = JobContext(store=self.root, settings_folder=str(self.root.parent))
-        place = WorkerPlace("training@laptop", "laptop", context)
-        host = Host(DAEMONS["training"], place, f"boot{self.published}", ports, Rhythm(0.1, 5.0))
+        identity = WorkerIdentity("training@laptop", "laptop", context)
+        host = Host(DAEMONS["training"], identity, f"boot{self.published}", ports, Rhythm(0.1, 5.0))
         async with asyncio.TaskGroup() as group, asyncio.timeout(120):
             group.create_task(host.run(stop))
             while len(ended := self.of(TrainingFailed, TrainingCompleted)) == before:

@@ -27,7 +27,7 @@ from app.journal.memory import MemoryJournal, MemoryStateStore
 from app.replay.replaying import Replay
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.registry import DAEMONS
 from daemons.saved_state import KNOWN_KEY
 
@@ -41,8 +41,8 @@ SETTINGS = RunSettings(configs=(GAME,))
 SPECS = {name: spec for name, spec in DAEMONS.items() if spec.reducers}
 
 
-def worker_place(name: str, store: Path) -> WorkerPlace:
-    return WorkerPlace(name=f"{name}@laptop", node="laptop", context=JobContext(store=str(store)))
+def worker_identity(name: str, store: Path) -> WorkerIdentity:
+    return WorkerIdentity(name=f"{name}@laptop", node="laptop", context=JobContext(store=str(store)))
 
 
 async def turn(journal: MemoryJournal, states: dict[str, MemoryStateStore], store: Path, until: int) -> None:
@@ -55,7 +55,7 @@ async def turn(journal: MemoryJournal, states: dict[str, MemoryStateStore], stor
     async with asyncio.TaskGroup() as group:
         for name, spec in SPECS.items():
             ports = Ports(bus, states[name], clock, engines.get(name))
-            host = Host(spec, worker_place(name, store), f"boot-{journal.head}", ports, Rhythm(0.2, 5.0))
+            host = Host(spec, worker_identity(name, store), f"boot-{journal.head}", ports, Rhythm(0.2, 5.0))
             group.create_task(host.run(stop))
         async with bus.subscribe({ModelPromoted, PromotionRejected}, after=0) as verdicts:
             trained = 0

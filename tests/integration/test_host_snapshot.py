@@ -17,7 +17,7 @@ from app.journal.archiving import archive
 from app.journal.memory import MemoryStateStore
 from app.journal.snapshots import positions
 from daemons import snapshots
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.saved_state import SCHEMAS_KEY
 from daemons.selfplay_worker import SelfplayWorker
 from daemons.snapshots import take_snapshots
@@ -127,8 +127,8 @@ def test_selfplay_rows_serve_every_node(journal: SqliteJournal) -> None:
     last = max(event.sequence for event in history(journal, types={SelfplayRequested}))
     rows, pending = dict[str, dict](), 0
     for name in (*requests, "selfplay_worker@new"):
-        place = WorkerPlace(name, name.partition("@")[2], JobContext(store=""))
-        fold = Fold((partial(SelfplayWorker, place=place),))
+        identity = WorkerIdentity(name, name.partition("@")[2], JobContext(store=""))
+        fold = Fold((partial(SelfplayWorker, identity=identity),))
         fold.feed(event for event in history(journal) if event.sequence <= last)
         rows[name] = fold.rows(SelfplayWorker.name)
         *_, worker = fold.reducers

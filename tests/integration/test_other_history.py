@@ -99,13 +99,13 @@ def test_saved_state_keeps_the_known_record():
     store.save(7, {("host", "schemas"): b"{}"})
     assert known_record(store) == KnownRecord(7, 0), "an earlier version saved the position only"
     state = SavedState(store, ())
-    state.known = KnownRecord(9, 1234)
+    state.latest_record = KnownRecord(9, 1234)
     state.save(9)
     assert known_record(store) == KnownRecord(9, 1234)
     state.start_over({8}, None)
     state.save(5)
     state.complete(9)
-    assert known_record(store) == SavedState(store, ()).known == KnownRecord(9, 1234)
+    assert known_record(store) == SavedState(store, ()).latest_record == KnownRecord(9, 1234)
 
 
 def starts(folder: RunFolder) -> int:

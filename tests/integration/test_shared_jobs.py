@@ -26,7 +26,7 @@ from app.journal import history
 from app.journal.memory import MemoryJournal, MemoryStateStore
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import Job, JobRunner, WorkerPlace
+from daemons.jobs import Job, JobRunner, WorkerIdentity
 from daemons.registry import DAEMONS
 from daemons.supervisor import Notifier
 from daemons.training import Trainer, TrainerRow
@@ -46,10 +46,10 @@ class Machines:
             engine.release.clear()
 
     def host(self, node: str) -> Host:
-        place = WorkerPlace(f"training@{node}", node, JobContext(store="store"))
-        bus = self.bus.connection(place.name)
+        identity = WorkerIdentity(f"training@{node}", node, JobContext(store="store"))
+        bus = self.bus.connection(identity.name)
         ports = Ports(bus, MemoryStateStore(), self.clock, self.engines[node], Notifier(""))
-        return Host(DAEMONS["training"], place, f"boot-{node}", ports, Rhythm(0.05, 0.2))
+        return Host(DAEMONS["training"], identity, f"boot-{node}", ports, Rhythm(0.05, 0.2))
 
     async def publish(self, data: Any, event_id: str, key: str | None = None) -> None:
         await self.bus.publish(originate(data, event_id=event_id, time=self.clock.now(), subject=key))
@@ -103,7 +103,7 @@ async def test_a_failure_and_a_result_of_one_job_have_one_id():
         )
 
     for outcome in (TRAINED, JobFailed("train", "RuntimeError", "no", hint="", trace="")):
-        trainer = Trainer(SETTINGS, WorkerPlace("training@one", "one", JobContext(store="store")))
+        trainer = Trainer(SETTINGS, WorkerIdentity("training@one", "one", JobContext(store="store")))
         runner = JobRunner(ScriptedEngine(outcome), 1, publish)
         async with asyncio.TaskGroup() as group:
             runner.reconcile(group, trainer, trainer.jobs({KEY: TrainerRow(cause=cause, request=REQUEST)}, {}))

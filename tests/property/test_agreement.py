@@ -70,7 +70,7 @@ from app.events.envelope import EPOCH
 from app.job_specs import JobContext
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator
-from daemons.jobs import Job, Worker, WorkerPlace
+from daemons.jobs import Job, Worker, WorkerIdentity
 from daemons.quality_monitor import QualityMonitor
 
 READY = DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1)
@@ -88,9 +88,9 @@ class Apart:
     """
 
     def __init__(self, *reducers: type[Controller], late: int = 0) -> None:
-        place = WorkerPlace("x@laptop", "laptop", JobContext(store="store"))
+        identity = WorkerIdentity("x@laptop", "laptop", JobContext(store="store"))
         self.folds = {
-            one: Fold((partial(one, place=place) if issubclass(one, Worker) else one,))  # type: ignore[arg-type]
+            one: Fold((partial(one, identity=identity) if issubclass(one, Worker) else one,))  # type: ignore[arg-type]
             for one in reducers
         }
         self.events: list[Event[Payload]] = []

@@ -14,10 +14,10 @@ from app.replay.replaying import Replay, controllers
 from app.status.league import read_leagues
 from app.status.status import Board
 from app.status.summary import event_text
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.registry import DAEMONS
 
-PLACE = WorkerPlace(name=SETTINGS.selfplay_workers[0], node="laptop", context=JobContext(store="store"))
+IDENTITY = WorkerIdentity(name=SETTINGS.selfplay_workers[0], node="laptop", context=JobContext(store="store"))
 WORKERS = [spec for spec in DAEMONS.values() if spec.worker]
 
 
@@ -27,7 +27,7 @@ def check_folds(each: int, seed: int) -> Counter[str]:
     events = list(fuzzer.events(fuzzer.payloads(CATALOGUE, each)))
     assert all(decode(encode(event.envelope)) == event.envelope for event in events)
     fold, board, replay = Fold(controllers()), Board(), Replay()
-    hosts = [Fold(spec.factories(PLACE)) for spec in WORKERS]
+    hosts = [Fold(spec.factories(IDENTITY)) for spec in WORKERS]
     for event in events:
         for one in (fold, *hosts):
             failures = one.feed([event]).failures

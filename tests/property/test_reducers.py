@@ -13,10 +13,10 @@ from app.events import Event, Row, RunConfigured, originate
 from app.events.envelope import EPOCH
 from app.job_specs import JobContext
 from app.replay.replaying import controllers
-from daemons.jobs import Worker, WorkerPlace
+from daemons.jobs import Worker, WorkerIdentity
 from daemons.registry import DAEMONS
 
-PLACE = WorkerPlace(name=SETTINGS.selfplay_workers[0], node="laptop", context=JobContext(store="store"))
+IDENTITY = WorkerIdentity(name=SETTINGS.selfplay_workers[0], node="laptop", context=JobContext(store="store"))
 SPECS = [spec for spec in DAEMONS.values() if spec.hosted]
 
 
@@ -47,13 +47,13 @@ def test_killed_anywhere_it_comes_to_the_same_conclusions(spec, data):
     """Each conclusion has its own id and names its cause. Wanted jobs follow from saved rows."""
     events = data.draw(histories(spec.reads))
     cut = data.draw(st.integers(0, len(events)))
-    whole = Fold(spec.factories(PLACE))
+    whole = Fold(spec.factories(IDENTITY))
     outcome = whole.feed(events)
     conclusions = outcome.envelopes
 
-    first = Fold(spec.factories(PLACE))
+    first = Fold(spec.factories(IDENTITY))
     before = first.feed(events[:cut])
-    resumed = Fold(spec.factories(PLACE), _saved(before))
+    resumed = Fold(spec.factories(IDENTITY), _saved(before))
     after = resumed.feed(events[cut:])
 
     assert before.envelopes + after.envelopes == conclusions
@@ -64,7 +64,7 @@ def test_killed_anywhere_it_comes_to_the_same_conclusions(spec, data):
     assert len({envelope.id for envelope in conclusions}) == len(conclusions)
     assert {envelope.causationid for envelope in conclusions} <= {event.id for event in events}
     if spec.worker:
-        again = Fold(spec.factories(PLACE), _saved(outcome))
+        again = Fold(spec.factories(IDENTITY), _saved(outcome))
         worker, restarted = _worker(whole), _worker(again)
         wanted = list(worker.jobs(whole.rows(worker.name), whole.states))
         assert list(restarted.jobs(again.rows(worker.name), again.states)) == wanted
@@ -76,7 +76,7 @@ def _worker(fold: Fold) -> Worker:
 
 
 def test_later_settings_rebuild_the_reducers():
-    fold = Fold(DAEMONS["training_trigger"].factories(PLACE))
+    fold = Fold(DAEMONS["training_trigger"].factories(IDENTITY))
     more = RunSettings(configs=(*CONFIGS, GAMES["hex7_2p"]))
     events = [
         Event(originate(data, event_id=f"e{n}", time=EPOCH), n, 0, "broker@laptop")
@@ -95,7 +95,7 @@ def test_removed_configuration_is_left_alone(spec, data):
     before, after = data.draw(histories(spec.reads)), data.draw(histories(spec.reads))
     last = before[-1].sequence
     change = Event(originate(fewer, event_id="fewer", time=EPOCH), last + 1, before[-1].recorded_us, "broker@laptop")
-    fold = Fold(spec.factories(PLACE))
+    fold = Fold(spec.factories(IDENTITY))
     fold.feed([*before, change])
     envelopes = fold.feed(after[1:]).envelopes
     assert all(envelope.subject in (None, CONFIGS[0].key) for envelope in envelopes)

@@ -37,7 +37,7 @@ from app.journal import history
 from app.journal.memory import MemoryJournal, MemoryStateStore
 from app.replay.replaying import Replay, Report
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.registry import DAEMONS
 from daemons.saved_state import KNOWN_KEY
 
@@ -138,9 +138,9 @@ class Stage:
     def start(self, group: asyncio.TaskGroup) -> None:
         self._stop, self._starts = asyncio.Event(), self._starts + 1
         for name, spec in DECIDERS.items():
-            place = WorkerPlace(name=f"{name}@laptop", node="laptop", context=JobContext(store="store"))
+            identity = WorkerIdentity(name=f"{name}@laptop", node="laptop", context=JobContext(store="store"))
             ports = Ports(self.bus, self.states[name], self.clock)
-            host = Host(spec, place, f"boot-{self._starts}", ports, Rhythm(NEVER_SECONDS, 1.0))
+            host = Host(spec, identity, f"boot-{self._starts}", ports, Rhythm(NEVER_SECONDS, 1.0))
             self._running.append(group.create_task(host.run(self._stop)))
 
     async def stop(self) -> None:

@@ -32,7 +32,7 @@ from app.events import (
 from app.events.envelope import EPOCH
 from app.job_specs import JobContext
 from app.play.gauntlet import GauntletResult, OpponentResult
-from daemons.jobs import Job, Worker, WorkerPlace
+from daemons.jobs import Job, Worker, WorkerIdentity
 
 KEY, OTHER_KEY = "tic_tac_toe_2p", "connect_four_2p"
 NEED = GAMES[KEY].rows_per_training
@@ -119,8 +119,8 @@ class DrivenWorker:
     """A worker in a Fold, fed with one fact at a time. Its jobs are only listed, and never run."""
 
     def __init__(self, worker: type[Worker[Any]], settings: RunSettings | None = None, *, node: str = "laptop") -> None:
-        place = WorkerPlace(f"{worker.name}@{node}", node, JobContext(store="store"))
-        self.fold = Fold((partial(worker, place=place),))
+        identity = WorkerIdentity(f"{worker.name}@{node}", node, JobContext(store="store"))
+        self.fold = Fold((partial(worker, identity=identity),))
         self.position = 0
         configured = (settings or run_settings()).model_dump(mode="json")
         self.feed(RunConfigured(run_id="run", settings=configured), key=None)

@@ -16,7 +16,7 @@ from app.journal.memory import MemoryJournal, MemoryStateStore
 from app.journal.ports import StateKey
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.registry import DAEMONS
 from daemons.saved_state import KNOWN_KEY
 from daemons.spec import DaemonSpec
@@ -89,9 +89,9 @@ class Stage:
         self.bus.show_life = self.signs.append  # type: ignore[method-assign] # the stage's hosts share one bus
         spec = daemon if isinstance(daemon, DaemonSpec) else DAEMONS[daemon]
         name = WORKER if engine else f"{spec.name}@laptop"
-        place = WorkerPlace(name, "laptop", JobContext(store="store"))
+        identity = WorkerIdentity(name, "laptop", JobContext(store="store"))
         ports = Ports(self.bus, states, self.clock, engine, notifier or Notifier(""), sink, companion)
-        return Host(spec, place, f"boot-{self.boots}", ports, Rhythm(0.05, 0.2))
+        return Host(spec, identity, f"boot-{self.boots}", ports, Rhythm(0.05, 0.2))
 
     @asynccontextmanager
     async def running(self, host: Host) -> AsyncIterator[asyncio.Event]:

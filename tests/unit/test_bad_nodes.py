@@ -20,7 +20,7 @@ from app.events import (
 )
 from app.job_specs import InspectionResult
 from app.store import DamagedBlob
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.quality_monitor import QualityMonitor
 from daemons.selfplay_worker import SelfplayWorker
 
@@ -170,11 +170,11 @@ class TestOthersObey:
     def test_worker_drops_its_requests_when_quarantined(self):
 
         worker = DrivenWorker(SelfplayWorker)
-        place: WorkerPlace = worker.worker.place
-        worker.feed(asked(place.name))
+        identity: WorkerIdentity = worker.worker.identity
+        worker.feed(asked(identity.name))
         worker.feed(NodeQuarantined(worker="selfplay_worker@another", lasts_seconds=60, reason="x"), None)
         assert worker.jobs()
-        worker.feed(NodeQuarantined(worker=place.name, lasts_seconds=60, reason="x"), None)
+        worker.feed(NodeQuarantined(worker=identity.name, lasts_seconds=60, reason="x"), None)
         assert not worker.jobs()
 
     def test_monitor_inspects_no_shard_of_quarantined_worker(self):

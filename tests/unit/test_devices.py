@@ -33,7 +33,7 @@ from app.train.game import UnfitSettings
 from app.train.learning import check_start
 from daemons import suitability
 from daemons.evaluation import Evaluator
-from daemons.jobs import Worker, WorkerPlace
+from daemons.jobs import Worker, WorkerIdentity
 from daemons.selfplay_worker import SelfplayWorker
 from daemons.suitability import check_devices
 from daemons.training import Trainer
@@ -128,8 +128,8 @@ WANTED: dict[type[Worker], Payload] = {
 
 @pytest.mark.parametrize("worker", WANTED)
 def test_a_worker_s_jobs_say_device_and_precision(record, worker: type[Worker]) -> None:
-    place = WorkerPlace("selfplay_worker@laptop", "laptop", JobContext(store="store", **dict(GPU)))
-    fold = Fold((partial(worker, place=place),))
+    identity = WorkerIdentity("selfplay_worker@laptop", "laptop", JobContext(store="store", **dict(GPU)))
+    fold = Fold((partial(worker, identity=identity),))
     fold.feed([record(configured(run_settings(KEY)), at=1), record(WANTED[worker], KEY, at=2)])
     (job,) = fold.reducers[-1].jobs(fold.rows(worker.name), fold.states)
     assert job.parts

@@ -17,7 +17,7 @@ from app.league.audit import audit
 from app.league.ratings import Estimate, OpponentScore, performance_rating
 from app.league.totals import PairTotals
 from daemons.evaluation import Evaluator
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 
 GAIN = 50.0
 """Elo that a generation really gains."""
@@ -120,8 +120,8 @@ def test_evaluator_after_a_restart_publishes_the_same_bits():
     before = [one.model_dump_json() for one in run.evaluated(12)]
     rows = {(name, key): row for name, rows in run.evaluator.fold.tables().items() for key, row in rows.items()}
     saved = written({**rows, SETTINGS_KEY: run.settings})
-    place = WorkerPlace("evaluation@laptop", "laptop", JobContext(store="store"))
-    run.evaluator.fold = Fold((partial(Evaluator, place=place),), saved)
+    identity = WorkerIdentity("evaluation@laptop", "laptop", JobContext(store="store"))
+    run.evaluator.fold = Fold((partial(Evaluator, identity=identity),), saved)
     assert [one.model_dump_json() for one in run.finished()] == before
 
 

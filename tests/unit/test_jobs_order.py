@@ -12,18 +12,18 @@ from app.events import EvaluationRequested, ModelRolledBack, Payload, RunConfigu
 from app.job_specs import JobContext
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.quality_monitor import QualityMonitor
 from daemons.selfplay_worker import SelfplayWorker
 from daemons.training import Trainer
 
-PLACE = WorkerPlace("selfplay_worker@laptop", "laptop", JobContext(store="store"))
+IDENTITY = WorkerIdentity("selfplay_worker@laptop", "laptop", JobContext(store="store"))
 TRAINING = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1)
 RATING = EvaluationRequested(purpose="rating", model="a" * 64, step=0, seed=1)
 
 
 WANTED: dict[type, tuple[Payload, Payload]] = {
-    SelfplayWorker: (asked(PLACE.name), asked(PLACE.name)),
+    SelfplayWorker: (asked(IDENTITY.name), asked(IDENTITY.name)),
     QualityMonitor: (played(2), played(1, shard="d" * 64)),
     Trainer: (TRAINING, TRAINING),
     Evaluator: (RATING, RATING),
@@ -37,9 +37,9 @@ def test_jobs_run_in_the_order_of_the_journal(record, worker, keys):
     settings = run_settings(KEY, OTHER_KEY).model_dump(mode="json")
     events = [record(RunConfigured(run_id="run", settings=settings), at=1)]
     events += [record(data, key, at=2) for data, key in zip(WANTED[worker], keys, strict=True)]
-    outcome = Fold((partial(worker, place=PLACE),)).feed(events)
+    outcome = Fold((partial(worker, identity=IDENTITY),)).feed(events)
     for saved in (outcome.saved(), dict(reversed(outcome.saved().items()))):
-        fold = Fold((partial(worker, place=PLACE),), saved)
+        fold = Fold((partial(worker, identity=IDENTITY),), saved)
         waiting = {key: row for key, row in fold.rows(worker.name).items() if row.cause}
         assert [job.id for job in fold.reducers[-1].jobs(waiting, fold.states)] == [event.id for event in events[1:]]
 
@@ -49,7 +49,7 @@ def test_requests_of_a_replaced_model_are_kept_where_rows_replay(replay_rows: in
     """The scheduler awaits these requests. It would blame the worker for dropped ones at the end of their lease."""
     worker = DrivenWorker(SelfplayWorker, RunSettings(configs=(GAMES[KEY].replace(replay_rows=replay_rows),)))
     for model in (OLD, NEW):
-        worker.feed(asked(worker.worker.place.name, model))
+        worker.feed(asked(worker.worker.identity.name, model))
     assert [job.request.model for job in worker.jobs()] == kept
 
 
@@ -61,7 +61,7 @@ def playing(key: str = KEY, *, probe: bool = False) -> DrivenWorker:
     worker = DrivenWorker(SelfplayWorker, run_settings(KEY, OTHER_KEY))
     for model in (OLD, NEW):
         worker.feed(promoted(model))
-    worker.feed(asked(worker.worker.place.name, NEW).replace(probe=probe), key)
+    worker.feed(asked(worker.worker.identity.name, NEW).replace(probe=probe), key)
     return worker
 
 

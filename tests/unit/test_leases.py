@@ -27,7 +27,7 @@ from app.events import (
     TrainingCompleted,
 )
 from app.job_specs import JobContext
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.leases import leased_to
 from daemons.training import Trainer, TrainingLeases
 
@@ -39,8 +39,8 @@ class Trainings:
     """The trainers of some machines. They share one fold, since all fold the same events."""
 
     def __init__(self) -> None:
-        place = WorkerPlace("training@here", HERE, JobContext(store="store"))
-        self.fold = Fold((partial(Trainer, place=place), TrainingLeases))
+        identity = WorkerIdentity("training@here", HERE, JobContext(store="store"))
+        self.fold = Fold((partial(Trainer, identity=identity), TrainingLeases))
         self.position, self.seconds = 0, 0.0
         self.feed(configured(run_settings(*KEYS)))
 
@@ -214,7 +214,7 @@ OUTCOMES = st.tuples(st.sampled_from(["complete", "error", "diverged"]), st.samp
 
 @given(st.lists(st.one_of(SIGNS, st.sampled_from(KEYS), OUTCOMES), max_size=40))
 def test_leases_after_any_history_are_sound(history):
-    """No job is leased twice, or to an absent daemon. No place is free while a job waits."""
+    """No job is leased twice, or to an absent daemon. No slot is free while a job waits."""
     trainings, up = Trainings(), dict[str, int]()
     for what in history:
         match what:

@@ -31,13 +31,13 @@ from app.status.monitored import BOUNDS, CAUSES, RESULTS, ConfigFold, DaemonFold
 from app.status.status import Board
 from daemons.clock import SystemClock
 from daemons.exports import Exports
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.metrics_server import PortTaken, answering
 from daemons.registry import DAEMONS
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS, GRAFANA = ROOT / "deploy" / "prometheus", ROOT / "deploy" / "grafana" / "flyball.json"
-PLACE = WorkerPlace("monitoring@laptop", "laptop", JobContext(store="store"))
+IDENTITY = WorkerIdentity("monitoring@laptop", "laptop", JobContext(store="store"))
 SERIES = re.compile(r"\bflyball_[a-z0-9_]+")
 PROMTOOL = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs Prometheus, which is in Debian")
 
@@ -49,7 +49,7 @@ def events() -> tuple[Event[Payload], ...]:
 
 @cache
 def folded() -> Fold:
-    fold = Fold(DAEMONS["monitoring"].factories(PLACE))
+    fold = Fold(DAEMONS["monitoring"].factories(IDENTITY))
     assert not fold.feed(events()).failures
     return fold
 
@@ -124,10 +124,10 @@ def test_metrics_agree_with_status_state_and_events() -> None:
 
 def test_feedback_state_beside_controllers_is_folded_once() -> None:
     """A snapshot folds the reducers of all daemons. ``FeedbackState`` is among them, and must not be folded twice."""
-    factories = tuple(one for spec in DAEMONS.values() for one in spec.factories(PLACE))
+    factories = tuple(one for spec in DAEMONS.values() for one in spec.factories(IDENTITY))
     fold = Fold(factories)
     fold.feed(events()[:1000])
-    alone = Fold(DAEMONS["monitoring"].factories(PLACE))
+    alone = Fold(DAEMONS["monitoring"].factories(IDENTITY))
     alone.feed(events()[:1000])
     assert fold.states == alone.states
     assert [one.name for one in fold.reducers].count("FeedbackState") == 1
@@ -225,7 +225,7 @@ def test_durations_lie_in_the_buckets_that_prometheus_expects(seconds: list[floa
 
 
 def test_scrape_is_shown_rows_as_they_were(tmp_path: Path) -> None:
-    exports, fold = Exports(load(tmp_path), RunFolder(tmp_path)), Fold(DAEMONS["monitoring"].factories(PLACE))
+    exports, fold = Exports(load(tmp_path), RunFolder(tmp_path)), Fold(DAEMONS["monitoring"].factories(IDENTITY))
     fold.feed(events()[:500])
     exports.show(fold, 500)
     before = exports._present()

@@ -11,11 +11,11 @@ from app.job_specs import JobContext
 from app.scenarios import views_of
 from app.status.configs import ConfigRow, fold_config
 from app.status.league import LeagueView
-from daemons.jobs import WorkerPlace
+from daemons.jobs import WorkerIdentity
 from daemons.registry import DAEMONS
 
 SPECS = [spec for spec in DAEMONS.values() if ModelRolledBack in spec.reads]
-PLACE = WorkerPlace("x@laptop", "laptop", JobContext(store="store"))
+IDENTITY = WorkerIdentity("x@laptop", "laptop", JobContext(store="store"))
 SETTINGS: RunSettings = run_settings(KEY, OTHER_KEY)
 STALE = ModelRolledBack(from_model=OLD, to_model="d" * 64, step=0, reason="late")
 BACK = ModelRolledBack(from_model=NEW, to_model=OLD, step=5, reason="worse")
@@ -36,11 +36,11 @@ def test_readers_of_rollbacks_read_promotions_too():
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 @pytest.mark.parametrize("restarted", [False, True], ids=["at once", "after a restart"])
 def test_stale_rollback_is_given_to_no_reducer(record, history, spec, restarted):
-    fold = Fold(spec.factories(PLACE))
-    requests = [record(asked(PLACE.name, NEW), key) for key in (KEY, OTHER_KEY)]
+    fold = Fold(spec.factories(IDENTITY))
+    requests = [record(asked(IDENTITY.name, NEW), key) for key in (KEY, OTHER_KEY)]
     saved = fold.feed([*history, *requests]).saved()
     if restarted:
-        fold = Fold(spec.factories(PLACE), saved)
+        fold = Fold(spec.factories(IDENTITY), saved)
     outcome = fold.feed([record(STALE, KEY)])
     assert (outcome.conclusions, outcome.changed) == ([], {})
 

@@ -1,7 +1,4 @@
-"""Boards of squares.
-
-The games are tic-tac-toe and its ultimate form, connect four, Othello, Breakthrough and Clobber.
-"""
+"""Boards of squares: tic-tac-toe and its ultimate form, connect four, Othello, Breakthrough and Clobber."""
 
 from collections.abc import Sequence
 
@@ -67,11 +64,11 @@ def ultimate_tic_tac_toe(position: NinePosition) -> str:
         inside = [box(-gap / 3, -gap / 3, side + 2 * gap / 3, side + 2 * gap / 3, f"small-board{forced}", 6)]
         for k in (1, 2):
             inside += [stroke(k * cell, 4, k * cell, side - 4, "grid"), stroke(4, k * cell, side - 4, k * cell, "grid")]
-        for place, seat in enumerate(cells):
+        for number, seat in enumerate(cells):
             if seat != EMPTY:
-                middle = (place % 3 + 0.5) * cell, (place // 3 + 0.5) * cell
+                middle = (number % 3 + 0.5) * cell, (number // 3 + 0.5) * cell
                 faded = "thin faded" if owner != EMPTY else "thin"
-                last = (board, place) in position.last[:1]
+                last = (board, number) in position.last[:1]
                 inside.append(shift(*middle, _mark(seat, cell * 0.28, last=last, class_=faded)))
         if owner != EMPTY:
             inside.append(shift(side / 2, side / 2, _mark(owner, side * 0.38, class_="large")))

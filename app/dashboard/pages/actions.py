@@ -60,22 +60,19 @@ async def ask(request: Request) -> Response:
 
 
 async def confirm(request: Request) -> Response:
-    """Publish the confirmed event, and show it once it is recorded.
-
-    An event that is confirmed twice is recorded once.
-    """
+    """Publish the confirmed event once, even if it is confirmed twice, and show it once it is recorded."""
     feed, fields = feed_of(request), await form_of(request)
     event_id = fields.get("event_id", "")
-    wanted: Pending | None = request.app.state.pending.get(event_id)
-    if wanted is None:
+    pending: Pending | None = request.app.state.pending.get(event_id)
+    if pending is None:
         raise Expired("There is nothing to confirm: it was asked for too long ago.", hint="Start the action again.")
-    position = await publish(feed.place, wanted.payload, wanted.key, event_id)
+    position = await publish(feed.place, pending.payload, pending.key, event_id)
     structlog.get_logger("actions").info(
         "operator's action",
         event_id=event_id,
-        action=wanted.payload.event_name,
-        config_key=wanted.key,
-        reason=wanted.reason,
+        action=pending.payload.event_name,
+        config_key=pending.key,
+        reason=pending.reason,
         position=position,
     )
     await feed.reach(position, SEEN_SECONDS)

@@ -60,14 +60,14 @@ class ShownField(NamedTuple):
 
 def owners() -> dict[str, str]:
     """Return the built-in controller of each knob."""
-    found: dict[str, str] = {}
+    controllers: dict[str, str] = {}
     for spec in DAEMONS.values():
         for controller in spec.controllers:
             parameters: frozenset[Knob] = getattr(controller, "parameters", frozenset())
             for knob in parameters | {knob for payload in controller.emits for knob in knobs_set(payload)}:
                 if knob not in PARAMETERS or knob in parameters:
-                    found[knob] = controller.name
-    return found
+                    controllers[knob] = controller.name
+    return controllers
 
 
 OWNERS = owners()
@@ -96,7 +96,7 @@ def _shown(name: str, field: Field, fields: Mapping[str, Field]) -> ShownField:
         owner,
         _until(name, fields),
         field.event,
-        tuple(shown(name, one, plain) for one in reversed(several)),
+        tuple(shown(name, part, plain) for part in reversed(several)),
     )
 
 
@@ -126,13 +126,13 @@ def _values(request: Request) -> dict[str, Any]:
     feed, key = feed_of(request), request.path_params["key"]
     with feed.reading():
         status = feed.status()
-        known = {config.key: config for config in status.configs}
-        if key not in known:
-            raise UnknownConfig(f"The run does not play {key!r}.", hint=f"It plays {', '.join(known)}.")
+        configs = {config.key: config for config in status.configs}
+        if key not in configs:
+            raise UnknownConfig(f"The run does not play {key!r}.", hint=f"It plays {', '.join(configs)}.")
         return {
             "key": key,
-            "keys": list(known),
-            "config": known[key],
+            "keys": list(configs),
+            "config": configs[key],
             "tables": fields_of(feed, key),
         }
 

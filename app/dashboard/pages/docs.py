@@ -19,9 +19,9 @@ def document(request: Request) -> Response:
     path = request.path_params["path"]
     if path in documents.images():
         return FileResponse(documents.root() / path)
-    if (found := documents.by_path().get(path)) is None:
+    if (shown := documents.by_path().get(path)) is None:
         raise HTTPException(404)
-    return render(request, "document.html", document=found, page=documents.page_of(path))
+    return render(request, "document.html", document=shown, page=documents.page_of(path))
 
 
 PAGE = Page(

@@ -50,7 +50,9 @@ class EventFilter:
         chosen = select([self.pattern], None).types if self.pattern else frozenset(CATALOGUE)
         assert chosen is not None
         return frozenset(
-            one.event_type for one in chosen if self.kind in ("", one.kind) or (self.kind == "notable" and one.notable)
+            payload.event_type
+            for payload in chosen
+            if self.kind in ("", payload.kind) or (self.kind == "notable" and payload.notable)
         )
 
     @property
@@ -64,8 +66,8 @@ def chosen_events(feed: Feed, chosen: EventFilter, *, before: int | None, after:
     """Return the latest events that a filter chooses, latest first."""
     types = chosen.types
     with feed.reading() as model:
-        found = model.index.select(types, chosen.config_key or None, before=before, after=after, last=SHOWN)
-    return events_at(feed, reversed(found))
+        positions = model.index.select(types, chosen.config_key or None, before=before, after=after, last=SHOWN)
+    return events_at(feed, reversed(positions))
 
 
 def rows_html(events: Sequence[Event[Any]]) -> str:
@@ -101,15 +103,15 @@ def events(request: Request) -> Response:
 def event(request: Request) -> Response:
     """Show one event with its causes and effects."""
     feed = feed_of(request)
-    found = event_of(feed, request.query_params.get("id", ""))
-    written = found.to_cloudevent()
-    data = json.dumps(written.pop("data"), indent=2, ensure_ascii=False)
-    trace = trace_of(feed, found)
+    shown = event_of(feed, request.query_params.get("id", ""))
+    attributes = shown.to_cloudevent()
+    data = json.dumps(attributes.pop("data"), indent=2, ensure_ascii=False)
+    trace = trace_of(feed, shown)
     return render(
         request,
         "event.html",
-        event=found,
-        attributes=written,
+        event=shown,
+        attributes=attributes,
         data=data,
         trace=trace,
         tree=_tree(trace),
@@ -118,10 +120,7 @@ def event(request: Request) -> Response:
 
 
 def _tree(trace: Trace) -> list[tuple[TracedEvent, float]]:
-    """Return the traced events with their times after the shown one.
-
-    The times are in milliseconds, negative for causes.
-    """
+    """Return the traced events with their times after the shown one, in milliseconds; negative for causes."""
     start = next(node.event.recorded_us for node in trace.nodes if node.event.id == trace.id)
     return [(node, (node.event.recorded_us - start) / 1000) for node in trace.nodes]
 

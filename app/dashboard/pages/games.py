@@ -37,7 +37,7 @@ MOST_MEMBERS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class GameRequest:
     """A game that a page asks for."""
 
     config: str
@@ -47,7 +47,7 @@ class Asked:
     seed: str
 
     @classmethod
-    def of(cls, request: Request, configs: list[str]) -> "Asked":
+    def of(cls, request: Request, configs: list[str]) -> "GameRequest":
         """Read the query; missing fields get defaults."""
         usual = {"config": configs[0] if configs else "", "player": "current", "against": RANDOM}
         usual |= {"seat": "0", "seed": "0"}
@@ -89,12 +89,12 @@ class Asked:
 
 async def games(request: Request) -> Response:
     """Show the form; with a query, also begin and show the game."""
-    feed, wanted = feed_of(request), "config" in request.query_params
+    feed, has_query = feed_of(request), "config" in request.query_params
     configs = await asyncio.to_thread(_configs, request)
-    asked = Asked.of(request, configs)
+    asked = GameRequest.of(request, configs)
     job: PageJob | None = None
     problem = ""
-    if wanted:
+    if has_query:
         try:
             await asyncio.to_thread(_check, feed.place, asked)
             if may_begin(request):
@@ -116,7 +116,7 @@ async def games(request: Request) -> Response:
 
 async def part(request: Request) -> Response:
     """Show a ply of a game that was begun. The page refreshes this part while the game is being played."""
-    asked = Asked.of(request, [])
+    asked = GameRequest.of(request, [])
     job = job_of(request)
     return await asyncio.to_thread(
         lambda: render(request, "games_part.html", asked=asked, **_shown(request, job, asked))
@@ -146,8 +146,8 @@ def _configs(request: Request) -> list[str]:
     """Return the keys of the run's configurations."""
     feed = feed_of(request)
     with feed.reading() as model:
-        found = [str(key) for key in model.board.configs]
-    return found or [str(config.key) for config in feed.place.load().run.configs]
+        keys = [str(key) for key in model.board.configs]
+    return keys or [str(config.key) for config in feed.place.load().run.configs]
 
 
 def _current(feed: Feed, config: str) -> str | None:
@@ -157,7 +157,7 @@ def _current(feed: Feed, config: str) -> str | None:
         return row.model if row and model.position > feed.head - FAR_BEHIND else None
 
 
-def _check(place: RunLocation, asked: Asked) -> None:
+def _check(place: RunLocation, asked: GameRequest) -> None:
     """Refuse games that cannot be watched, and players that are files.
 
     A command line may name files, but not everybody who sees the dashboard is allowed to read them.
@@ -175,10 +175,7 @@ def _check(place: RunLocation, asked: Asked) -> None:
 
 
 def _players(config: GameConfig, rated: Mapping[str, tuple[int, float, float]]) -> list[tuple[str, str]]:
-    """Return names of players, each with a description.
-
-    ``rated`` has the step, Elo and standard error of each model.
-    """
+    """Return names and descriptions of players. ``rated`` has the step, Elo and standard error of each model."""
     offered = [("current", "the current champion")]
     if open_table(config, 0).spec.searchable:
         offered.append(("current+64", "the champion, searching 64 positions a move"))
@@ -187,7 +184,7 @@ def _players(config: GameConfig, rated: Mapping[str, tuple[int, float, float]]) 
     return offered + [(short(model), f"Elo {show_elo(*rated[model][1:])}, step {rated[model][0]}") for model in best]
 
 
-def _shown(request: Request, job: PageJob | None, asked: Asked) -> dict[str, Any]:
+def _shown(request: Request, job: PageJob | None, asked: GameRequest) -> dict[str, Any]:
     """Return the template values of the part that shows a game. The job says what is played, not the query."""
     if job is None or job.function != JOB:
         return {"job": None, "view": None, "follow": True}

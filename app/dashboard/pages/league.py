@@ -22,17 +22,14 @@ SHADES = 10
 
 
 class Cell(NamedTuple):
-    """A pairing of the heat map.
-
-    ``score`` is the row's mean score in [0, 1]. Both values are ``None`` if the two have not played.
-    """
+    """A pairing of the heat map: the row's mean score in [0, 1] and its shade; both ``None`` without games."""
 
     score: float | None
     shade: int | None
 
 
 class Node(NamedTuple):
-    """A member in the lineage's drawing, at (x, y). ``parent`` is the place of its parent if that is drawn too."""
+    """A member in the lineage's drawing, at (x, y). ``parent`` is its parent's point if that is drawn too."""
 
     agent: Agent
     x: float
@@ -51,30 +48,30 @@ class Lineage(NamedTuple):
 def heat_map(view: LeagueView, members: list[dict[str, Any]]) -> list[list[Cell]]:
     """Return the members' scores against each other, as rows of cells."""
     matrix = view.matrix(member["agent"] for member in members)
-    return [[Cell(one, None if one is None else round(one * SHADES)) for one in row] for row in matrix]
+    return [[Cell(score, None if score is None else round(score * SHADES)) for score in row] for row in matrix]
 
 
 def lineage_of(view: LeagueView) -> Lineage | None:
     """Return the drawing of the rated checkpoints and their parents. ``None`` before any checkpoint is rated."""
-    agents = {one.id: one for one in view.league.active if one.step is not None and one.elo is not None}
+    agents = {agent.id: agent for agent in view.league.active if agent.step is not None and agent.elo is not None}
     for agent in list(agents.values()):  # add retired parents, because otherwise their children have no line to them
         parent = view.league.agents.get(agent.parent or "")
         if parent and parent.step is not None and parent.elo is not None:
             agents.setdefault(parent.id, parent)
     if not agents:
         return None
-    most_step = max(1, *(one.step or 0 for one in agents.values()))
-    elos = [float(one.elo or 0) for one in agents.values()]
+    most_step = max(1, *(agent.step or 0 for agent in agents.values()))
+    elos = [float(agent.elo or 0) for agent in agents.values()]
     low, high = min(elos) - ROOM_ELO, max(elos) + ROOM_ELO
 
-    def place(agent: Agent) -> tuple[float, float]:
+    def point(agent: Agent) -> tuple[float, float]:
         x = MARGIN * 1.6 + (WIDTH - 2.4 * MARGIN) * (agent.step or 0) / most_step
         y = HEIGHT - MARGIN - (HEIGHT - 1.7 * MARGIN) * (float(agent.elo or 0) - low) / (high - low)
         return round(x, 1), round(y, 1)
 
     steps = {0, most_step // 2, most_step}
-    at = {agent.id: place(agent) for agent in agents.values()}
-    nodes = tuple(Node(one, *at[one.id], at.get(one.parent or "")) for one in agents.values())
+    at = {agent.id: point(agent) for agent in agents.values()}
+    nodes = tuple(Node(agent, *at[agent.id], at.get(agent.parent or "")) for agent in agents.values())
     return Lineage(
         nodes,
         tuple((HEIGHT - MARGIN - (HEIGHT - 1.7 * MARGIN) * part, low + part * (high - low)) for part in (0, 0.5, 1)),
@@ -99,7 +96,7 @@ def _values(request: Request) -> dict[str, Any]:
         view = model.leagues.views.get(key)
         if view is None:
             return {"key": key, "keys": keys, "view": None}
-        members = sorted(view.members(), key=lambda one: (one["elo"] is None, -(one["elo"] or 0.0)))
+        members = sorted(view.members(), key=lambda row: (row["elo"] is None, -(row["elo"] or 0.0)))
         reasons = [(pick.agent, pick.category, pick.probability) for pick in view.picks]
         return {
             "key": key,
@@ -109,7 +106,7 @@ def _values(request: Request) -> dict[str, Any]:
             "cells": heat_map(view, members),
             "lineage": lineage_of(view),
             "chances": chances(view.picks),
-            "picks": sorted(reasons, key=lambda one: -one[2]),
+            "picks": sorted(reasons, key=lambda pick: -pick[2]),
             "met": view.met.most_common(),
             "cycle": view.cycle(),
             "size": (WIDTH, HEIGHT),

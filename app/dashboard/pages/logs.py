@@ -27,8 +27,8 @@ def lines(request: Request) -> Response:
 def _values(request: Request) -> dict[str, Any]:
     query, folder = request.query_params, feed_of(request).place.folder
     chosen = {name: query.get(name, "").strip() for name in ("daemon", "level", "event_id")}
-    found = latest_lines(folder, SHOWN, **chosen)
-    shown = [(line, json.dumps(line.attributes, indent=2, ensure_ascii=False)) for line in found]
+    latest = latest_lines(folder, SHOWN, **chosen)
+    shown = [(line, json.dumps(line.attributes, indent=2, ensure_ascii=False)) for line in latest]
     return {"chosen": chosen, "lines": shown, "daemons": log_names(folder), "query": request.url.query}
 
 

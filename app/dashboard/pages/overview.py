@@ -16,10 +16,7 @@ RATING_POINTS = 240
 
 
 def card_of(feed: Feed, config: ConfigStatus) -> dict[str, Any]:
-    """Return what a card shows of a configuration.
-
-    These are its status, values of its FeedbackState, and its last decision.
-    """
+    """Return a card's content: a configuration's status, values of its FeedbackState, and its last decision."""
     fields = feed.model.states.of(config.key)
     return {
         "config": config,
@@ -59,7 +56,7 @@ def card(request: Request) -> Response:
     """Show the figures of one configuration, which the page refreshes."""
     feed = feed_of(request)
     with feed.reading():
-        config = next((one for one in feed.status().configs if one.key == request.path_params["key"]), None)
+        config = next((config for config in feed.status().configs if config.key == request.path_params["key"]), None)
         values = config and card_of(feed, config)
     return render(request, "overview_card.html", card=values) if values else Response(status_code=404)
 
@@ -73,10 +70,7 @@ def part(request: Request) -> Response:
 
 
 def ratings(request: Request) -> Response:
-    """Return a configuration's rating curve.
-
-    The response is empty if the query's ``have`` names the curve's present tag.
-    """
+    """Return a configuration's rating curve; an empty response if the query's ``have`` names its present tag."""
     with feed_of(request).reading() as model:
         if (curves := model.curves.get(request.path_params["key"])) is None:
             return JSONResponse({"x": [], "step": [], "elo": [], "low": [], "high": [], "marks": [], "tag": ""})

@@ -25,8 +25,8 @@ def training(request: Request) -> Response:
 def curves(request: Request) -> Response:
     """Return the curves of one configuration."""
     with feed_of(request).reading() as model:
-        found = model.curves.get(request.path_params["key"])
-        return JSONResponse({} if found is None else found.metric_curves(POINTS))
+        curves = model.curves.get(request.path_params["key"])
+        return JSONResponse({} if curves is None else curves.metric_curves(POINTS))
 
 
 def first(request: Request) -> Response:

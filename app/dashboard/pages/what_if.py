@@ -40,7 +40,10 @@ async def what_if(request: Request) -> Response:
             parse(assignments)
             last = whole_number(request.query_params.get(LAST, ""))
             if last is None:
-                query = [*((SET, one) for one in assignments), (LAST, await asyncio.to_thread(_head, feed.place))]
+                query = [
+                    *((SET, assignment) for assignment in assignments),
+                    (LAST, await asyncio.to_thread(_head, feed.place)),
+                ]
                 return RedirectResponse(f"/what-if?{urlencode(query)}", status_code=303)
             job = jobs_of(request).begin(JOB, _spec(feed.place, assignments, last), DEADLINE_SECONDS)
         except FlyballError as error:
@@ -71,8 +74,8 @@ async def stop(request: Request) -> Response:
 
 def _assignments(request: Request) -> tuple[str, ...]:
     """Return the settings of the query, without empty ones."""
-    given = (one.strip() for one in request.query_params.getlist(SET))
-    return tuple(one for one in given if one)[:MOST_SETTINGS]
+    texts = (text.strip() for text in request.query_params.getlist(SET))
+    return tuple(text for text in texts if text)[:MOST_SETTINGS]
 
 
 def _head(place: RunLocation) -> int:
