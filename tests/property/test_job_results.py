@@ -32,9 +32,9 @@ def answered() -> dict[str, Answered]:
     jobs = dict[str, Answered]()
 
     class Trial(contract._Trial):
-        async def answered(self, where: str, kind: Any, answer: Any) -> Any:
-            job, fact = await super().answered(where, kind, answer)
-            (worker,) = (one for one in self.fold.reducers if isinstance(one, kind))
+        async def run_job(self, where: str, kind: Any, answer: Any) -> Any:
+            job, fact = await super().run_job(where, kind, answer)
+            (worker,) = (reducer for reducer in self.fold.reducers if isinstance(reducer, kind))
             jobs[where] = (worker, job, [await self.result(job, part) for part in job.parts])
             return job, fact
 
