@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+import threading
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 
@@ -231,6 +232,44 @@ async def test_connections_with_one_key_are_limited(broker, ring):
                 await three.publish(checked(2))
             assert await d.publish(checked(3)) >= 1, "another key is not concerned"
     assert (await refused(broker, ring, "connections")).key == "node1"
+
+
+class HeldJournal(MemoryJournal):
+    """A journal that appends only while it is ``free``; ``held`` once an append waits."""
+
+    def __init__(self):
+        super().__init__()
+        self.free, self.held = threading.Event(), threading.Event()
+        self.free.set()
+
+    def append(self, *arguments, **options):
+        if not self.free.is_set():
+            self.held.set()
+        assert self.free.wait(60)
+        super().append(*arguments, **options)
+
+
+async def test_connections_take_turns_while_messages_wait(ring):
+    """Of ten messages that wait, at most two are recorded before another key's event."""
+    size, journal, numbers = 500, HeldJournal(), count()
+    with keyed_broker(journal, ring) as broker:
+        async with connected(broker, ring, "flood@node1") as flood, connected(broker, ring, "calm@node2") as calm:
+            await calm.publish(checked(next(numbers), who="calm"))
+            for seconds in (0.1, 1, 5):  # nobody tells when messages have reached the broker's socket
+                messages = [[checked(next(numbers), who="flood") for _ in range(size)] for _ in range(10)]
+                journal.free.clear()
+                journal.held.clear()
+                async with asyncio.TaskGroup() as group:
+                    first = group.create_task(flood.publish(checked(next(numbers), who="flood")))
+                    await until(journal.held.is_set)
+                    for events in messages:
+                        group.create_task(flood.publish_many(events))
+                    waiting = group.create_task(calm.publish(checked(next(numbers), who="calm")))
+                    await asyncio.sleep(seconds)
+                    journal.free.set()
+                if (passed := waiting.result() - first.result()) <= 2 * size + 1:
+                    break
+    assert 1 <= passed <= 2 * size + 1
 
 
 async def test_flood_from_one_key_slows_others_within_a_bound(journal, ring):
