@@ -53,7 +53,7 @@ class TrainerExited(FlyballError):
 class TrainResult(ModelResult):
     """Result of a trainer's function, whose model has a parent and metrics."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=False)  # a row count may be NumPy's
 
     parent: ModelHash
     metrics: Metrics

@@ -52,15 +52,16 @@ async def post(url: str, body: bytes, headers: Mapping[str, str], now: datetime)
 
     Raises ``Undelivered``. There is no limit on time: the caller sets one.
     """
-    from httpx2 import AsyncClient, HTTPError, InvalidURL, LocalProtocolError, RemoteProtocolError
+    from httpx2 import AsyncClient, Auth, HTTPError, InvalidURL, LocalProtocolError, RemoteProtocolError
 
     host = urlsplit(url).hostname or ""
-    headers = {"User-Agent": f"flyball/{version('flyball')}", **headers}
-    tls = ssl.create_default_context() if url.startswith("https:") else False
+    fields = {"User-Agent": f"flyball/{version('flyball')}", **headers}
+    encoded = {name: value.encode() for name, value in fields.items()}  # a token need not be ASCII
     try:
         async with (
-            AsyncClient(verify=tls, trust_env=False, timeout=None) as client,
-            client.stream("POST", url, content=body, headers=headers) as answer,
+            AsyncClient(verify=ssl.create_default_context(), trust_env=False, timeout=None) as client,
+            # ``Auth`` adds nothing; without it, a name in the address would replace the token.
+            client.stream("POST", url, content=body, headers=encoded, auth=Auth()) as answer,
         ):
             _check(host, answer.status_code, answer.headers.get("retry-after"), now)
     except LocalProtocolError:  # its text has the token in it

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.config import Compute, FrozenModel, GameConfig, TextServers
-from app.core import RANDOM, BadUsage, ModelHash, derive_seed
+from app.core import RANDOM, BadUsage, ModelHash, derive_seed, writing
 from app.engine import JsonObject
 from app.language import jobs, selfplay
 from app.language.base_files import check_settings
@@ -176,11 +176,13 @@ class Language(Method[TextRun, str, JsonObject]):
 
     def save(self, state: TextRun, policy: Checkpoint) -> None:
         """See ``Method.save``."""
-        self.folder.write(STATE, state.model_dump_json())
-        (self.folder.path / REPORT).write_text(json.dumps(state.report, indent=2))
+        with writing(self.folder.path):
+            self.folder.write(STATE, state.model_dump_json())
+            self.folder.write(REPORT, json.dumps(state.report, indent=2))
 
     def end(self, state: TextRun, policy: Checkpoint, reason: str) -> None:
-        """See ``Method.end``. Every iteration was saved."""
+        """See ``Method.end``. Saved again, because a killed run may have left an older report."""
+        self.save(state, policy)
 
     def finish(self, state: TextRun) -> TextResult:
         """See ``Method.finish``."""

@@ -93,6 +93,12 @@ def test_function_trainer_returns_its_model(function, root: Path) -> None:
     assert get_checkpoint(FileStore(root), result["model"]).manifest.step == 1
 
 
+def test_function_trainer_may_count_its_rows_by_numpy(function) -> None:
+    body = """    import numpy
+    return training.finish(training.parameters(), loss=1.0) | {"rows": numpy.int64(5)}"""
+    assert function(body)["rows"] == 5
+
+
 FUNCTIONS = {
     "nothing returned": ("    training.finish(training.parameters())", BadResult, "returned None"),
     "base returned": (

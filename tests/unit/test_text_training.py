@@ -11,6 +11,7 @@ import torch
 from fake_text_server import FakeTextServer
 
 from app.config import GAMES, BadSettings, LanguageSettings
+from app.core import UnusableFile
 from app.language import jobs, selfplay
 from app.language.base_files import UnfitLanguageSettings
 from app.language.base_model import get_base, load_base
@@ -174,6 +175,20 @@ def test_interrupted_training_becomes_what_it_would_have_become(tmp_path: Path) 
     assert any("free answers legal" in line for line in lines)
     with pytest.raises(RunExists, match="holds a run"):
         trained("whole", 3)
+
+
+def test_report_that_cannot_be_written_is_an_error_and_healed(tmp_path: Path) -> None:
+    train_text(tmp_path, {"iterations": 1, "evaluation_games": 4, "final_games": 4, "selfplay.games_per_request": 8})
+    report = tmp_path / "report.json"
+    whole = report.read_text()
+    report.unlink()
+    report.mkdir()
+    with pytest.raises(UnusableFile, match="cannot be written"):
+        train_text(tmp_path, {}, resume=True)
+    report.rmdir()
+    report.write_text(whole[:20])
+    train_text(tmp_path, {}, resume=True)
+    assert report.read_text() == whole
 
 
 def test_learning_rate_falls_over_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

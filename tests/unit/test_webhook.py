@@ -94,17 +94,26 @@ def certificate(folder: Path) -> Path:
     return folder / "hook.pem"
 
 
-async def test_tls_is_spoken_with_trusted_servers_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("scheme", ["https", "HTTPS"])
+async def test_tls_is_spoken_with_trusted_servers_only(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scripted, context = ScriptedServer([OK]), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file := certificate(tmp_path))
     async with await asyncio.start_server(scripted.handle, "127.0.0.1", 0, ssl=context) as server:
-        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+        url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
         with pytest.raises(Undelivered, match="cannot be reached"):
             await post(url, b"{}", {}, NOON)
         assert not scripted.requests
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
         await post(url, b"{}", {}, NOON)
     assert len(scripted.requests) == 1
+
+
+async def test_token_is_sent_whatever_it_and_the_address_hold() -> None:
+    async with scripted_server(OK) as server:
+        await post(server.url.replace("//", "//user:word@"), b"{}", {"Authorization": "Bearer grüße"}, NOON)
+    assert server.requests[0].headers["authorization"] == "Bearer grüße"
 
 
 async def test_deadlines_and_line_breaks_end_a_message() -> None:
