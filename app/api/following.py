@@ -108,10 +108,10 @@ class BrokerWatch:
                 trouble = str(error)
             except BrokerUnavailable:
                 unanswered_since = self._unanswered_since or asked_at
-        self._unanswered_since = unanswered_since
+        self._unanswered_since, was_silent = unanswered_since, self.is_silent
         self.is_silent = unanswered_since is not None and now() - unanswered_since >= SILENCE_SECONDS
         if self.is_silent:
-            trouble = self.trouble or str(broker_silence(self._endpoint))
+            trouble = self.trouble if was_silent else str(broker_silence(self._endpoint))
         self.presence, self.trouble = presence, trouble
         self.running = listens or is_held(self._folder)
 

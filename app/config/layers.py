@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -170,29 +170,30 @@ class Document:
         """The description of every setting outside of groups of tables, by dotted key."""
         return {key: info.description or "" for key, info in self.groups[""].items()}
 
-    def layer(self, values: Mapping[str, Any], origin: str, where: str = "") -> Layer:
-        """Return values by dotted key, with current keys and their origin.
+    def layer(self, values: Mapping[str, Any], origin: str | Callable[[str], str], where: str = "") -> Layer:
+        """Return values by dotted key, with current keys and their origin, which may depend on the key as given.
 
         ``where`` is the origin in messages about keys. Raises ``BadSettings`` for an unknown key.
         """
         flat, layer = flatten(values), Layer()
         for key, value in flat.items():
-            if value == {} and not self.is_mapping(key):
+            if value == {} and (not self.is_mapping(key) or self._is_table(key)):
                 continue  # an empty table sets nothing
+            source = origin if isinstance(origin, str) else origin(key)
             group, table, name = self._split(key)
             former = f"{group}{name}"
             current = table + RENAMED.get(former, former).removeprefix(group)
             if self._has(key):
-                layer[key] = value, origin
+                layer[key] = value, source
             elif self._has(current):
                 if current in flat:
                     raise BadSettings(f"{current} and {key}{where} are the same.", hint=f"Keep {current}.")
-                layer[current] = value, origin
+                layer[current] = value, source if source == COMMAND_LINE else f"{source}, as {key}"
             elif former not in REMOVED or former not in self.left_out:
                 raise BadSettings(f"Unknown setting {key!r}{where}.", hint=self._nearest(group, table, name))
             elif REMOVED[former] not in (ANY_VALUE, value):
                 what = f"Input should be {REMOVED[former]!r}, not {value!r}"
-                raise BadSettings(f"{key}{set_by(origin)}: {what}.", hint="Leave it out.")
+                raise BadSettings(f"{key}{set_by(source)}: {what}.", hint="Leave it out.")
         return layer
 
     def _has(self, key: str) -> bool:
@@ -204,6 +205,10 @@ class Document:
         group, _, name = self._split(key)
         fields = self.groups[group].items()
         return any(get_origin(info.annotation) is dict and f"{name}.".startswith(f"{key}.") for key, info in fields)
+
+    def _is_table(self, key: str) -> bool:
+        """Return whether a key is a table of a group."""
+        return self._split(f"{key}.")[1] == f"{key}."
 
     def _split(self, key: str) -> tuple[str, str, str]:
         """Return a key's innermost group of tables, its table with a dot, and its name there."""

@@ -8,7 +8,7 @@ field of a form or an argument in Python. A change (``--set KEY=VALUE``) applies
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -159,11 +159,11 @@ def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_fi
     return replace(loaded, origins={key: origins.get(key, DEFAULT) for key in loaded.values()})
 
 
-def _layer(values: Mapping[str, Any], origin: str, where: str = "") -> Layer:
+def _layer(values: Mapping[str, Any], origin: str | Callable[[str], str], where: str = "") -> Layer:
     """Return ``Document.layer``, with shorthands written out, so that other layers can change some of their values."""
     layer = DOCUMENT.layer(values, origin, where)
     for table in layer.keys() & SHORTHANDS:
-        value, _ = layer.pop(table)
+        value, source = layer.pop(table)
         if table != MATCHMAKING_TABLE:
             written_out = dict.fromkeys(get_args(JobKind), value)
         elif preset := MATCHMAKING.get(str(value)):
@@ -171,7 +171,7 @@ def _layer(values: Mapping[str, Any], origin: str, where: str = "") -> Layer:
         else:
             message = f"{MATCHMAKING_TABLE}{where} is {value!r}, which is no preset."
             raise BadSettings(message, hint=f"There are: {', '.join(MATCHMAKING)}. Or write a table.")
-        layer = {f"{table}.{name}": (value, origin) for name, value in written_out.items()} | layer
+        layer = {f"{table}.{name}": (value, source) for name, value in written_out.items()} | layer
     return layer
 
 
@@ -186,8 +186,7 @@ def _environment_layer() -> Layer:
     except SettingsError as error:
         raise BadSettings(f"{error}.", hint='Lists are written as JSON: ["one", "two"].') from error
     values = {key: parse_value(value) if DOCUMENT.is_mapping(key) else value for key, value in flatten(tree).items()}
-    layer = _layer(values, "", " in the environment")
-    return {key: (value, f"environment {variable(key)}") for key, (value, _) in layer.items()}
+    return _layer(values, lambda key: f"environment {variable(key)}", " in the environment")
 
 
 class _Environment(EnvSettingsSource):

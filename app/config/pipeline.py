@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError, model_validator
 from app.config.base import FrozenModel
 from app.config.deployment import LogLevel, WandbMode
 from app.config.devices import Compute, Device, Precision, ProcessesPerTraining
-from app.config.layers import REMOVED, flatten, nest
+from app.config.layers import REMOVED, flatten
 from app.config.settings import (
     DEFAULT_BACKEND,
     MLP,
@@ -221,7 +221,12 @@ class PipelineSettings(FrozenModel):
         """Drop the settings in ``REMOVED``, which runs of earlier versions recorded."""
         if not isinstance(values, Mapping):
             return values
-        return nest({key: value for key, value in flatten(values).items() if key not in REMOVED})
+        tables = dict(values)
+        for removed in REMOVED:
+            table, _, name = removed.partition(".")
+            if isinstance(tables.get(table), Mapping):
+                tables[table] = {key: value for key, value in tables[table].items() if key != name}
+        return tables
 
     @property
     def updates(self) -> Compute:

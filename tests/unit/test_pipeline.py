@@ -392,3 +392,11 @@ def test_settings_that_do_not_fit_the_game_are_refused() -> None:
     assert "hands=4" in open_table(game.config, 0).spec.rules_version
     with pytest.raises(Unsearchable, match="'hearts' cannot be searched"):
         run_game(GAMES["hearts_4p"], searching())
+
+
+def test_settings_of_earlier_runs_keep_keys_with_dots():
+    options = {"a.b": 1, "c": {"d.e": 2}}
+    head = PipelineSettings.model_validate(
+        {"network": {"kind": "transformer", "options": options, "shared_trunk": True}, "ppo": {"entropy_trainings": 3}}
+    )
+    assert head.network.options == options

@@ -18,7 +18,7 @@ from app.config import (
     flatten,
     nest,
 )
-from app.config.loading import UnknownConfig, load
+from app.config.loading import UnknownConfig, load, variable
 from daemons.run_folder import MAX_SOCKET_PATH, UnsafeFolder, bus_endpoint
 
 
@@ -177,11 +177,20 @@ def test_bad_files_are_refused_with_the_key_and_the_way_out(tmp_path: Path, text
         (f"{PLACE}ppo.epochs", f"{PLACE}epochs"),
     ],
 )
-def test_former_key_sets_the_current_one(tmp_path: Path, former: str, key: str) -> None:
+def test_former_key_sets_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, former: str, key: str
+) -> None:
     loaded = load(write(tmp_path, f"{HEARTS}{former} = 1\ndeployment.heartbeat_seconds = 0.5\n"))
-    assert (loaded.values()[key], loaded.origins[key]) == (1, "flyball.toml")
+    assert (loaded.values()[key], loaded.origins[key]) == (1, f"flyball.toml, as {former}")
     with pytest.raises(BadSettings, match=f"{key} and {former} are the same. Keep {key}"):
         load(tmp_path, nest({former: 5, key: 5}))
+    monkeypatch.setenv(variable(former), "-3")
+    with pytest.raises(BadSettings, match=rf"environment {variable(former)}, as {former}\)"):
+        load(tmp_path)
+
+
+def test_empty_table_of_a_group_sets_nothing(tmp_path: Path) -> None:
+    assert load(write(tmp_path, "[controllers.foo]\n[games.hearts_4p]\n")).values() == load(tmp_path / "none").values()
 
 
 def test_tags_of_ray_jobs_take_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
