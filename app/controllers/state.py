@@ -138,7 +138,7 @@ class FeedbackState(Row, frozen=True):
     #: Opponents of the current model.
     matchmaking: MatchmakingUpdated | None = None
 
-    #: Champions, candidate and distributed model; champions differ, and the candidate is none of the current model.
+    #: Champions, candidate and distributed model; champions differ, and the candidate is not the current model.
     lineage: Lineage = Lineage()
 
     #: Ratings pooled over time, in order, of which velocity and stall are computed: 20 ratings may take minutes.

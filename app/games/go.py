@@ -238,7 +238,7 @@ def _near(points: Words, word: int, side: int) -> np.uint64:
 
 @inlined
 def _pick(rest: Words, area: Words, chain: Words, side: int) -> bool:
-    """Move a point of ``rest`` and all of ``area`` connected to it to ``chain``; return False if there is none."""
+    """Move a point of ``rest`` and all of ``area`` connected to it to ``chain``; return False without one."""
     for first in range(1, len(rest) - 1):
         if rest[first]:
             for word in range(1, len(rest) - 1):

@@ -58,7 +58,7 @@ class Derived:
 
 
 def damage_after(db: sqlite3.Connection, after: int) -> Iterator[FlyballError]:
-    """Iterate over damage of later live records; if there is none, also of other tables that contradict them."""
+    """Iterate over damage of later live records; without any, also of other tables that contradict them."""
     derived, sound = Derived(), True
     for error in _damaged_records(db, after, derived):
         sound = False
