@@ -56,7 +56,7 @@ async def post(url: str, body: bytes, headers: Mapping[str, str], now: datetime)
 
     host = urlsplit(url).hostname or ""
     fields = {"User-Agent": f"flyball/{version('flyball')}", **headers}
-    encoded = {name: value.encode() for name, value in fields.items()}  # a token need not be ASCII
+    encoded = {name.encode(): value.encode() for name, value in fields.items()}  # a token need not be ASCII
     try:
         async with (
             AsyncClient(verify=ssl.create_default_context(), trust_env=False, timeout=None) as client,
