@@ -350,7 +350,7 @@ class Distributor(Worker[DistributionRequest], Controller):
             memo={"failures": pending.failures, "is_head": is_head, "verifies": pending.verifies},
         )
 
-    def completed(self, job: DistributionJob, result: DistributionResult) -> tuple[Payload, ...]:
+    def completed(self, job: DistributionJob, result: DistributionResult, seconds: float) -> tuple[Payload, ...]:
         """Report the node that the model is ready on."""
         request = job.request
         if request.model is None:

@@ -292,7 +292,7 @@ class Evaluator(Worker[EvaluationRequest], Controller):
             return ()
         return (EvaluationProgress(request_id=job.id, model=job.request.model, planned_games=planned, **report),)
 
-    def completed(self, job: EvaluationJob, result: GauntletResult) -> tuple[Payload, ...]:
+    def completed(self, job: EvaluationJob, result: GauntletResult, seconds: float) -> tuple[Payload, ...]:
         """Report the matches, and the ratings fitted to their games.
 
         Except for a gate, the ratings are fitted to all games of the pool. No reducer computes a fit, because its last

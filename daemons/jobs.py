@@ -116,13 +116,13 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
         """Return facts about a report from a running job."""
         return ()
 
-    def finished(self, job: Job[Q], parts: Sequence[JsonObject | FlyballError]) -> tuple[Payload, ...]:
+    def finished(self, job: Job[Q], parts: Sequence[JsonObject | FlyballError], seconds: float) -> tuple[Payload, ...]:
         """Validate and gather the results of a job's parts, and return facts about them."""
-        return self.completed(job, job.gather(read_results(self.returns, parts)))
+        return self.completed(job, job.gather(read_results(self.returns, parts)), seconds)
 
     @abstractmethod
-    def completed(self, job: Job[Q], result: Any) -> tuple[Payload, ...]:
-        """Return facts about a job's gathered result."""
+    def completed(self, job: Job[Q], result: Any, seconds: float) -> tuple[Payload, ...]:
+        """Return facts about a job's gathered result; the job took ``seconds``."""
 
     @abstractmethod
     def failed(self, job: Job[Q], error: FlyballError) -> tuple[Payload, ...]:
@@ -211,6 +211,8 @@ class JobRunner:
         # This task's logs get the ids, and engines pass them on to the processes that run the job.
         structlog.contextvars.bind_contextvars(traceparent=traceparent_of(job.cause))
         await publish("started", worker.started(job))
+        clock = asyncio.get_running_loop()
+        began = clock.time()
         try:
             results = await scatter(
                 self._engine,
@@ -220,7 +222,7 @@ class JobRunner:
                 deadline_seconds=job.deadline_seconds,
                 failures=job.attempts,
             )
-            completed = facts_of(worker.finished, job, results)
+            completed = facts_of(worker.finished, job, results, clock.time() - began)
         except FlyballError as error:
             trace = error.trace if isinstance(error, JobFailed) else ""  # of the user's own code, too
             self._log.error("job failed", event_id=job.id, function=job.function, error=str(error), trace=trace)
@@ -231,14 +233,14 @@ class JobRunner:
         self._running.pop(job.id, None)
 
 
-def facts_of(about: Callable[[Job[Any], Any], tuple[Payload, ...]], job: Job[Any], result: Any) -> tuple[Payload, ...]:
-    """Make facts of a job's results or progress report.
+def facts_of(about: Callable[..., tuple[Payload, ...]], job: Job[Any], *told: Any) -> tuple[Payload, ...]:
+    """Make facts of a job's results and seconds, or of its progress report.
 
     Raises:
         UnusableResult: the facts can't hold it. The job is not repeated, because it would return the same.
     """
     try:
-        return about(job, result)
+        return about(job, *told)
     except FlyballError:
         raise
     except Exception as error:

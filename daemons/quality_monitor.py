@@ -215,7 +215,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
         deadline_seconds = self.settings.deadlines.inspection_seconds
         return Job(cause, played, self.backend(cause).inspect, (spec,), deadline_seconds)
 
-    def completed(self, job: Inspection, result: InspectionResult) -> tuple[Payload, ...]:
+    def completed(self, job: Inspection, result: InspectionResult, seconds: float) -> tuple[Payload, ...]:
         """Report the shard's quality. A shard with games that cannot be replayed is unfit."""
         played, failures, shard = job.request, result.failures, job.request.shard
         verdict: Payload
@@ -225,7 +225,11 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
             verdict = _probed(played, result.score, None)
         else:
             verdict = QualityScoreUpdated(
-                request_id=played.request_id, shard=shard, score=result.score, components=result.components
+                request_id=played.request_id,
+                shard=shard,
+                score=result.score,
+                components=result.components,
+                seconds=seconds,
             )
         if played.probe:
             return (verdict,)

@@ -112,7 +112,7 @@ class SelfplayWorker(Worker[SelfplayRequested], Controller):
         deadline_seconds = self.settings.deadlines.selfplay_seconds
         return Job(cause, pending, self.backend(cause).play, (spec,), deadline_seconds)
 
-    def completed(self, job: SelfplayJob, result: SelfplayResult) -> tuple[Payload, ...]:
+    def completed(self, job: SelfplayJob, result: SelfplayResult, seconds: float) -> tuple[Payload, ...]:
         """Report the games played, and the shard that holds their rows."""
         request = job.request
         others = dict.fromkeys(name for lineup in request.lineups for name in lineup.opponents if name != request.model)

@@ -119,9 +119,9 @@ class Trainer(Worker[TrainingRequested]):
         """Report a training's progress."""
         return (TrainingProgress(request_id=job.id, **report),)
 
-    def completed(self, job: TrainingJob, result: ModelResult) -> tuple[Payload, ...]:
+    def completed(self, job: TrainingJob, result: ModelResult, seconds: float) -> tuple[Payload, ...]:
         """Report the trained model."""
-        return (TrainingCompleted(request_id=job.id, **dict(result)),)
+        return (TrainingCompleted(request_id=job.id, **dict(result), seconds=seconds),)
 
     def failed(self, job: TrainingJob, error: FlyballError) -> tuple[Payload, ...]:
         """Report that the update was discarded, with the reason."""

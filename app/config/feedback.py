@@ -1,13 +1,15 @@
 """Settings of the feedback controllers. Names or descriptions give units; shares and scores are in [0, 1]."""
 
+from collections.abc import Sequence
 from itertools import pairwise
+from statistics import median
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from app.config.base import FrozenModel
 from app.config.settings import MAX_TEMPERATURE, MIN_TEMPERATURE
-from app.core import backoff
+from app.core import SECONDS_PER_HOUR, backoff
 
 MAX_SECONDS, MAX_HOURS = 1e8, 25_000.0
 """Longest duration, about three years; much longer ones overflow dates and microseconds."""
@@ -59,21 +61,57 @@ class StallSettings(OrderedSettings):
 
     ascending = (("boost", "boost_cap"),)
 
-    check_seconds: Seconds = Field(600.0, description="period of the check for a stall")
+    check_seconds: Seconds = Field(10.0, description="period of the check for a stall")
     velocity: float = Field(
-        5.0, ge=-MAX_VELOCITY, le=MAX_VELOCITY, description="Elo/h; a slope that is certainly below it is a stall"
+        5.0,
+        ge=-MAX_VELOCITY,
+        le=MAX_VELOCITY,
+        description="Elo/h; times window_hours it is the gain within a window below which there is a stall",
     )
-    window_hours: Hours = Field(6.0, description="shortest time over which the slope of ratings is measured")
+    window_hours: Hours = Field(6.0, description="longest window over which the slope of ratings is measured")
+    window_ratings: int = Field(
+        20, ge=0, description="ratings that a shorter window spans; 0: windows are always window_hours"
+    )
+    shortest_window_seconds: Seconds = Field(120.0, description="shortest window, however fast ratings come")
     confidence: Factor = Field(2.576, description="standard errors from slope to bound; 2.576: 99.5% one-sided")
     margin: FactorOrZero = Field(
         1.75, description="standard errors by which slopes over shorter times must also lie below velocity"
     )
     precision: Velocity = Field(
-        5.0, description="Elo/h; slopes are measured over longer times until their bounds are this close"
+        5.0, description="Elo/h, as velocity; slopes are measured over longer times until their bounds are this close"
     )
     boost: float = Field(1.5, gt=1, le=MAX_BOOST, description="factor of each boost on the sampling temperature")
     boost_cap: float = Field(2.25, gt=1, le=MAX_BOOST, description="largest product of these factors")
-    boost_hours: Hours = Field(2.0, description="how long a boost lasts, and least time until the next")
+    boost_hours: Hours = Field(
+        2.0, description="how long a boost lasts, and least time until the next; in a shorter window less"
+    )
+
+    def time_scale(self, intervals: Sequence[float]) -> float:
+        """Return the window's duration as a share of ``window_hours``.
+
+        Times of the rules are multiplied by it, so that they count ratings rather than hours of the clock.
+
+        Args:
+            intervals: seconds between successive ratings. One alone decides nothing, and their median counts, because
+                the run may have been off during one of them.
+        """
+        if not self.window_ratings or len(intervals) < 2:
+            return 1.0
+        longest = self.window_hours * SECONDS_PER_HOUR
+        window = max(self.shortest_window_seconds, self.window_ratings * median(intervals))
+        return min(1.0, window / longest)
+
+    def at(self, time_scale: float) -> Self:
+        """Return the settings of a run in which windows are shorter by ``time_scale``.
+
+        Boosts are shorter by it, too. The gain within a window stays the same, so the velocity is higher.
+        """
+        return self.replace(
+            window_hours=self.window_hours * time_scale,
+            boost_hours=self.boost_hours * time_scale,
+            velocity=self.velocity / time_scale,
+            precision=self.precision / time_scale,
+        )
 
 
 class QualitySettings(OrderedSettings):
@@ -154,15 +192,17 @@ class AnomalySettings(FrozenModel):
 
 
 class CurriculumSettings(FrozenModel):
-    """Shares of self-play of the configurations.
+    """Shares of worker time of the configurations.
 
     The mean of all weights is 1.
     """
 
-    rebalance_seconds: Seconds = Field(600.0, description="least time between two changes")
-    minimum: float = Field(0.5, ge=1 / MAX_FACTOR, le=1, description="lowest weight")
-    maximum: float = Field(2.0, ge=1, le=MAX_FACTOR, description="highest weight")
-    least_velocity: Velocity = Field(5.0, description="Elo/h; least mean velocity that others are compared with")
+    rebalance_seconds: Seconds = Field(
+        600.0, description="least time between two changes; in a run with shorter stall windows less"
+    )
+    minimum: float = Field(0.2, ge=1 / MAX_FACTOR, le=1, description="lowest weight")
+    maximum: float = Field(3.0, ge=1, le=MAX_FACTOR, description="highest weight")
+    optimism: FactorOrZero = Field(1.0, description="standard errors that are added to a gain that is little known")
     min_change: float = Field(0.05, ge=0, description="smallest change of a weight that is worth a decision")
 
 
@@ -207,9 +247,8 @@ class LifecycleSettings(OrderedSettings):
 class SchedulerSettings(FrozenModel):
     """Allocation of self-play to configurations and workers."""
 
-    staleness_hours: Hours = Field(1.0, description="time since the last training at which staleness counts most")
     starvation_floor: float = Field(
-        0.25, ge=1 / MAX_FACTOR, le=1, description="least worker time of a configuration, as a share of an equal share"
+        0.1, ge=1 / MAX_FACTOR, le=1, description="least worker time of a configuration, as a share of an equal share"
     )
     waiting_seconds: SecondsOrZero = Field(
         10.0, description="longest usual duration of a request that may wait for a busy worker"

@@ -35,7 +35,13 @@ RENAMED = {
 """Current keys by the former keys of older files; ``*`` stands for the name of a table."""
 
 ANY_VALUE = ...
-REMOVED = {"env.normalize_rewards": True, "network.shared_trunk": True, "ppo.entropy_trainings": ANY_VALUE}
+REMOVED = {
+    "env.normalize_rewards": True,
+    "feedback.curriculum.least_velocity": ANY_VALUE,
+    "feedback.scheduler.staleness_hours": ANY_VALUE,
+    "network.shared_trunk": True,
+    "ppo.entropy_trainings": ANY_VALUE,
+}
 """Settings of older files that decide nothing, and the values that they may have."""
 
 NETWORK, NETWORK_KIND = "network.", "network.kind"

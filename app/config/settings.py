@@ -387,6 +387,9 @@ class GameConfig(FrozenModel):
         DEFAULT_BACKEND, description="how its models are made and played: a name, or 'package.module:NAME' of your own"
     )
     options: dict[str, JsonValue] = Field({}, description="for a backend or trainer of your own; passed on unchanged")
+    importance: float = Field(
+        1.0, gt=0, le=100, description="worth of an Elo of this game beside the other games': it gets more worker time"
+    )
     knobs: tuple[Parameter, ...] = Field(
         PARAMETERS, description="parameters that the feedback may change, as far as the backend understands them"
     )

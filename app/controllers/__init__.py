@@ -14,7 +14,7 @@ from app.controllers.loop import FeedbackLoopController
 from app.controllers.loss_watch import LossWatch
 from app.controllers.scheduler import SelfplayScheduler
 from app.controllers.state import FeedbackState, States, state_of
-from app.controllers.trend import RatingPoint, RatingPool, Slope, slope_per_hour
+from app.controllers.trend import RatingPoint, RatingPool
 from app.controllers.trigger import TrainingTrigger
 from app.controllers.watchdog import ModelPerformanceWatchdog, cusum_step, fixed_match
 
@@ -34,11 +34,9 @@ __all__ = [
     "RatingPoint",
     "RatingPool",
     "SelfplayScheduler",
-    "Slope",
     "States",
     "TrainingTrigger",
     "cusum_step",
     "fixed_match",
-    "slope_per_hour",
     "state_of",
 ]

@@ -1,20 +1,20 @@
-"""CurriculumIntegration: each configuration's share of self-play.
+"""CurriculumIntegration: worker time goes where it brings most.
 
-Each rating may change the weights, and a cooldown keeps them from swinging. The first rating only begins the cooldown,
-because after a request or two all differences are chance.
-A configuration that improves faster, or has played less than the others, weighs more; one whose data is poor weighs
-less. An unknown velocity or quality is a factor of 1. Weights average 1, and the lower clamp prevents starvation.
+The objective is the sum over all configurations of Elo gained per second of worker time, each times the importance that
+its user gives it. So a configuration's weight is proportional to its importance times the gain that may be expected of
+it: the slope of its ratings over the worker time spent on it, plus ``optimism`` standard errors, since a configuration
+of which little is known has to be tried. One whose gain is unknown gets as much as the best. Poor data teaches little,
+so quality is a factor. Weights average 1. Their lower bound is a floor, so that a configuration that begins to improve
+is noticed.
 
-All measures are relative to the other configurations, because Elo an hour depends on the cluster and on the stage of
-learning. Self-play is counted in requests, because game lengths differ: a hundred games of 8 moves take as long as one
-of 150.
+A configuration is *plateaued* if boosts of exploration have not ended its stall, and its gain alone would bring it less
+than the floor. It then plays, trains and is rated at the floor, until its gain would bring it twice as much.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from itertools import accumulate
-from math import sqrt, tanh
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from app.controllers.controller import Controller
 from app.controllers.state import FeedbackState, States, state_of
@@ -24,6 +24,15 @@ from app.events import CurriculumRebalanced, Emission, EvaluationCompleted, Even
 ALL = ""
 """Key of the only row, because weights concern all configurations together."""
 
+VAIN_STALLS = 2
+"""Consecutive stalls after which a configuration may be plateaued: the first one brought a boost, which did not help."""
+
+WAKES_AT = 2.0
+"""Share by gain, as a multiple of the floor, at which a configuration is no longer plateaued."""
+
+LEAST_WORTH = 1e-9
+"""Least expected gain, Elo per second of worker time; above 0, so that weights can be scaled."""
+
 
 class CurriculumRow(Row, frozen=True):
     """Time of the latest change of weights, or of the first rating."""
@@ -31,30 +40,16 @@ class CurriculumRow(Row, frozen=True):
     set_us: int
 
 
-class Usual(NamedTuple):
-    """Means over configurations: self-play requests played so far, and Elo/h gained.
+def worth(state: FeedbackState, importance: float, optimism: float) -> float | None:
+    """Return a configuration's expected gain, Elo per second of worker time, times its importance and quality factor.
 
-    The velocity is at least ``least_velocity``, because otherwise noise sets the weights when no configuration gains.
+    The factor is from 0.5, for data of quality 0, to 1, also for data of unknown quality. ``None``: the gain is unknown.
     """
-
-    requests: float
-    velocity: float
-
-
-def raw_weight(state: FeedbackState, requests: float, usual: Usual) -> float:
-    """Return a configuration's weight before scaling and clamping.
-
-    The weight is the product of three factors. Velocity v > 0: 1 + tanh(v / (2 usual v)), from 1 to 2. Deficit: square
-    root of usual requests over its own, from 0.5 to 2. Quality: from 0.5 to 1.
-    """
-    ahead = _gain(state) / (2 * usual.velocity)
-    deficit = min(2.0, max(0.5, sqrt((usual.requests + 1) / (requests + 1))))
+    if state.elo_gain is None or state.elo_gain_stderr is None:
+        return None
+    gain = max(0.0, state.elo_gain) + optimism * state.elo_gain_stderr
     quality = 1.0 if state.quality_score is None else 0.5 + 0.5 * state.quality_score
-    return (1 + tanh(ahead)) * deficit * quality
-
-
-def _gain(state: FeedbackState) -> float:
-    return 0.0 if state.elo_velocity is None else max(0.0, state.elo_velocity)
+    return max(LEAST_WORTH, importance * quality * gain)
 
 
 def normalised(raw: Mapping[ConfigKey, float], minimum: float, maximum: float) -> dict[ConfigKey, float]:
@@ -74,8 +69,20 @@ def normalised(raw: Mapping[ConfigKey, float], minimum: float, maximum: float) -
     return {key: min(maximum, max(minimum, weight * high)) for key, weight in raw.items()}
 
 
+def plateaued(
+    states: Mapping[ConfigKey, FeedbackState], raw: Mapping[ConfigKey, float], floor: float
+) -> Set[ConfigKey]:
+    """Return the configurations that are plateaued, by their states and their weights ``raw`` before any bounds."""
+    mean = sum(raw.values()) / len(raw)
+    return {
+        key
+        for key, state in states.items()
+        if state.stalls >= VAIN_STALLS and raw[key] < floor * mean * (WAKES_AT if state.plateaued else 1.0)
+    }
+
+
 class CurriculumIntegration(Controller):
-    """Owns the curriculum weights."""
+    """Owns the curriculum weights, and which configurations are plateaued."""
 
     name: ClassVar[str] = "CurriculumIntegration"
     row: ClassVar[type[CurriculumRow]] = CurriculumRow
@@ -85,28 +92,43 @@ class CurriculumIntegration(Controller):
     def evaluated(
         self, rows: Mapping[str, CurriculumRow], event: Event[EvaluationCompleted], states: States
     ) -> Step[CurriculumRow]:
-        """Rebalance after a rating, at most once per cooldown, if the largest change reaches ``min_change``."""
+        """Rebalance after a rating, at most once per cooldown, if a weight changes enough or a plateau comes or goes."""
         limits, row = self.settings.feedback.curriculum, rows.get(ALL)
         if event.data.purpose != "rating":
             return Step()
         if row is None:
             return Step({ALL: CurriculumRow(set_us=event.recorded_us)})
-        if event.recorded_us - row.set_us < limits.rebalance_seconds * SECOND_US:
-            return Step()
         feedback = {config.key: state_of(states, config.key) for config in self.settings.configs}
-        weights = normalised(self._raw(feedback), limits.minimum, limits.maximum)
-        change = max(abs(weight - feedback[key].curriculum_weight) for key, weight in weights.items())
-        if change < limits.min_change:
+        time_scale = min(state.time_scale for state in feedback.values())
+        if event.recorded_us - row.set_us < limits.rebalance_seconds * time_scale * SECOND_US:
             return Step()
-        rebalanced = CurriculumRebalanced(weights=weights, reason=f"largest change {change:.2f}")
+        raw = self._raw(feedback)
+        done = plateaued(feedback, raw, limits.minimum)
+        weights = normalised(
+            {key: LEAST_WORTH if key in done else raw[key] for key in raw}, limits.minimum, limits.maximum
+        )
+        changes = {key: weight - feedback[key].curriculum_weight for key, weight in weights.items()}
+        most = max(changes, key=lambda key: abs(changes[key]))
+        before = {key for key, state in feedback.items() if state.plateaued}
+        if abs(changes[most]) < limits.min_change and done == before:
+            return Step()
+        news = [f"{key} is plateaued" for key in sorted(done - before)]
+        news += [f"{key} is no longer plateaued" for key in sorted(before - done)]
+        news.append(f"{most} {_told(feedback[most])}, {feedback[most].curriculum_weight:.2f} → {weights[most]:.2f}")
+        rebalanced = CurriculumRebalanced(weights=weights, plateaued=tuple(sorted(done)), reason="; ".join(news))
         return Step({ALL: CurriculumRow(set_us=event.recorded_us)}, (Emission(rebalanced),))
 
     def _raw(self, feedback: Mapping[ConfigKey, FeedbackState]) -> dict[ConfigKey, float]:
-        requests = {
-            key: state.games_played / self.settings.config(key).selfplay.games_per_request
-            for key, state in feedback.items()
-        }
-        gains = [_gain(state) for state in feedback.values() if state.elo_velocity is not None]
-        velocity = max(self.settings.feedback.curriculum.least_velocity, sum(gains) / max(1, len(gains)))
-        usual = Usual(sum(requests.values()) / len(feedback), velocity)
-        return {key: raw_weight(state, requests[key], usual) for key, state in feedback.items()}
+        """Return each configuration's expected gain times its importance; where it is unknown, the greatest of all."""
+        optimism = self.settings.feedback.curriculum.optimism
+        known = {key: worth(state, self.settings.config(key).importance, optimism) for key, state in feedback.items()}
+        best = max((gain for gain in known.values() if gain is not None), default=1.0)
+        return {key: best if gain is None else gain for key, gain in known.items()}
+
+
+def _told(state: FeedbackState) -> str:
+    """Describe a configuration's gain."""
+    if state.elo_gain is None or state.elo_gain_stderr is None:
+        return "has gains that are not known yet"
+    hourly = f"{state.elo_gain * 3600:+.0f} ± {state.elo_gain_stderr * 3600:.0f}"
+    return f"gains {hourly} Elo per hour of a worker"

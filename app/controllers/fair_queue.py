@@ -2,31 +2,26 @@
 
 Weighted fair queueing (Demers, Keshav and Shenker 1989, with the start tags of Goyal, Vin and Cheng 1996). A
 configuration that wants games waits with a tag: the finish of its last turn, or shortly before virtual time if it was
-away for long. The least tag goes first. Its turn finishes at tag + cost / priority, where the cost is the worker
-seconds of a turn. Priorities are bounded, so every waiting configuration's turn comes, and worker time is shared in
-proportion to priority. Virtual time is the latest start of a turn. It never falls, so the tag of a waiting
-configuration does not change.
+away for long. The least tag goes first. Its turn finishes at tag + cost / priority. The cost is the worker time that a
+request brings in all: its games, their inspection, and its share of the trainings and evaluations that follow, so that
+not self-play alone is shared in proportion to priority. Priorities are bounded, so every waiting configuration's turn
+comes. Virtual time is the latest start of a turn. It never falls, so the tag of a waiting configuration does not change.
+
+A plateaued configuration waits until virtual time has reached its tag, even if workers are idle: its trainings and
+evaluations would take processors from others.
 """
 
 from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Self
 
 from app.config import RunSettings
 from app.config.feedback import SchedulerSettings
 from app.controllers.needs import rows_needed
 from app.controllers.state import FeedbackState, States, state_of
-from app.controllers.trend import SECONDS_PER_HOUR
 from app.controllers.worker_health import WorkerHealth
 from app.core import SECOND_US, ConfigKey, EventId
 from app.events import Cause, Row, ShardRef
-
-HIGHEST = 2.0
-"""The highest priority; the lowest is ``starvation_floor`` times the highest."""
-
-UNCERTAIN_ELO = 100.0
-"""Standard error of a rating, in Elo, at which the priority doubles."""
 
 CREDIT_TURNS = 2
 """Turns at the lowest priority that a configuration may catch up after it was away."""
@@ -158,12 +153,16 @@ def next_turn(
     request does not wait at a worker: the gain is small, and its model may have been replaced before it is played.
     """
     limits = settings.feedback.scheduler
-    virtual, lowest = max([row.start for row in configs.values()], default=0.0), limits.starvation_floor * HIGHEST
-    waiting = [
-        (max(row.finish, virtual - CREDIT_TURNS * row.seconds / lowest), config.key)
-        for config in settings.configs
-        if (row := configs.get(config.key)) and waits(row, state_of(states, config.key), settings, now_us)
-    ]
+    active = [row.start for key, row in configs.items() if not state_of(states, key).plateaued]
+    virtual = max(active or [row.start for row in configs.values()], default=0.0)
+    waiting = list[tuple[float, ConfigKey]]()
+    for config in settings.configs:
+        row, state = configs.get(config.key), state_of(states, config.key)
+        if row is None or not waits(row, state, settings, now_us):
+            continue
+        tag = max(row.finish, virtual - CREDIT_TURNS * turn_seconds(row, state) / limits.starvation_floor)
+        if tag <= virtual or not (state.plateaued and active):
+            waiting.append((tag, config.key))
     if not waiting:
         return None
     tag, key = min(waiting)
@@ -228,11 +227,11 @@ def gap_seconds(row: ConfigRow, rate: float, limits: SchedulerSettings, now_us: 
     return mean + max(NEWEST_GAP, 1 / row.requests) * (gap - mean)
 
 
-def priority(state: FeedbackState, limits: SchedulerSettings, now: datetime) -> float:
-    """Return the priority, in [2 * floor, 2], by curriculum weight, staleness and uncertainty."""
-    last = state.last_training_time
-    hours = 0.0 if last is None else (now - last).total_seconds() / SECONDS_PER_HOUR
-    staleness = min(1.0, max(0.0, hours) / limits.staleness_hours)
-    uncertainty = min(1.0, (state.elo_stderr or UNCERTAIN_ELO) / UNCERTAIN_ELO)
-    unbounded = state.curriculum_weight * (1 + staleness) * (1 + uncertainty) / 2
-    return min(HIGHEST, max(limits.starvation_floor * HIGHEST, unbounded))
+def turn_seconds(row: ConfigRow, state: FeedbackState) -> float:
+    """Return the worker time that a request of a configuration brings in all, seconds: the mean so far."""
+    return max(row.seconds, state.worker_time.total / max(1, row.requests))
+
+
+def priority(state: FeedbackState, limits: SchedulerSettings) -> float:
+    """Return the curriculum weight, at least ``starvation_floor`` and at most its reciprocal."""
+    return min(1 / limits.starvation_floor, max(limits.starvation_floor, state.curriculum_weight))

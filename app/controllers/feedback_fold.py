@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from app.config import PARAMETERS, Parameter, RunSettings
 from app.controllers.knobs import bounded, is_turned
 from app.controllers.state import FeedbackState, States, state_of
-from app.controllers.trend import SECONDS_PER_HOUR, later
-from app.core import RANDOM
+from app.controllers.trend import later
+from app.core import RANDOM, SECONDS_PER_HOUR
 from app.events import (
     AdaptiveParamsChanged,
     ClockTick,
@@ -27,6 +27,7 @@ from app.events import (
     ModelRolledBack,
     ParityChecked,
     Payload,
+    PlateauDetected,
     PromotionRejected,
     QualityPenaltyApplied,
     QualityScoreUpdated,
@@ -41,9 +42,6 @@ from app.events import (
     TrainingUnblocked,
     handles,
 )
-
-SPACINGS = 18
-"""Pools of ratings per stall window, so that the 20 pools kept cover a little more than the window."""
 
 WHOLE: frozenset[Parameter] = frozenset({"epochs", "games_per_iteration"})
 """Parameters that are whole numbers."""
@@ -84,9 +82,19 @@ class FeedbackFold(HandlerReducer):
 
     @handles(CurriculumRebalanced)
     def rebalanced(self, rows: States, event: Event[CurriculumRebalanced]) -> Step[FeedbackState]:
-        """Set the weights of all configurations."""
-        weights = event.data.weights.items()
-        return Step({key: state_of(rows, key).replace(curriculum_weight=weight) for key, weight in weights})
+        """Set the weights of all configurations, and which of them are plateaued."""
+        data = event.data
+        return Step(
+            {
+                key: state_of(rows, key).replace(curriculum_weight=weight, plateaued=key in data.plateaued)
+                for key, weight in data.weights.items()
+            }
+        )
+
+    @handles(PlateauDetected)
+    def stalled(self, rows: States, event: Event[PlateauDetected]) -> Step[FeedbackState]:
+        """Count a stall."""
+        return _changed(rows, event, stalls=state_of(rows, event.subject).stalls + 1)
 
     @handles(EvaluationCompleted)
     def evaluated(self, rows: States, event: Event[EvaluationCompleted]) -> Step[FeedbackState]:
@@ -96,13 +104,14 @@ class FeedbackFold(HandlerReducer):
         rollback made current says nothing about training, so that its rating only becomes the current one.
         """
         data, now = event.data, event.recordedtime
+        state = state_of(rows, event.subject).with_worker_time(evaluation=data.seconds)
         if data.purpose != "rating":
-            return Step()
-        state = self._resumed(state_of(rows, event.subject), now)
+            return Step({event.subject: state})
+        state = self._resumed(state, now)
         if not state.lineage.is_trial(data.model):
             state = state.replace(elo_current=data.elo, elo_stderr=data.elo_stderr, last_evaluation_time=now)
             return Step({event.subject: state.compute_urgency(now)})
-        state = state.update_elo(data.elo, data.elo_stderr, now, self._spacing_seconds, data.model)
+        state = state.update_elo(data.elo, data.elo_stderr, now, self.settings.feedback.stall, data.model)
         against_random = next((match.score.mean for match in data.results if match.opponent == RANDOM), None)
         if against_random is not None:
             state = state.update_win_rate(against_random)
@@ -117,31 +126,33 @@ class FeedbackFold(HandlerReducer):
     @handles(QualityScoreUpdated)
     def scored(self, rows: States, event: Event[QualityScoreUpdated]) -> Step[FeedbackState]:
         """Take in a shard's quality; ``quality_score`` smooths the scores of successive shards."""
-        score, state = event.data.score, state_of(rows, event.subject)
+        score, state = event.data.score, state_of(rows, event.subject).with_worker_time(inspection=event.data.seconds)
         weight, before = self.settings.feedback.quality.smoothing, state.quality_score
         smoothed = score if before is None else before + weight * (score - before)
-        return _changed(rows, event, data_quality_score=score, quality_score=smoothed)
+        return Step({event.subject: state.replace(data_quality_score=score, quality_score=smoothed)})
 
     @handles(SelfplayComplete)
     def played(self, rows: States, event: Event[SelfplayComplete]) -> Step[FeedbackState]:
         """Count the games of a shard."""
-        games = state_of(rows, event.subject).games_played + event.data.shard.games
-        return _changed(rows, event, games_played=games, last_selfplay_time=event.recordedtime)
+        state = state_of(rows, event.subject).with_worker_time(selfplay=event.data.seconds)
+        games = state.games_played + event.data.shard.games
+        return Step({event.subject: state.replace(games_played=games, last_selfplay_time=event.recordedtime)})
 
     @handles(TrainingCompleted)
     def trained(self, rows: States, event: Event[TrainingCompleted]) -> Step[FeedbackState]:
         """Record a training: the age of its data and the critic's accuracy."""
-        state, now, metrics = state_of(rows, event.subject), event.recordedtime, event.data.metrics
+        data, now, metrics = event.data, event.recordedtime, event.data.metrics or {}
+        seconds = metrics.get("seconds") if data.seconds is None else data.seconds  # recorded before they were measured
+        state = state_of(rows, event.subject).with_worker_time(training=seconds)
         played = state.last_selfplay_time
-        return _changed(
-            rows,
-            event,
+        state = state.replace(
             last_training_time=now,
             data_freshness_hours=played and (now - played).total_seconds() / SECONDS_PER_HOUR,
             training_accuracy=metrics.get("explained_variance") if metrics else state.training_accuracy,
             consecutive_anomalies=0,  # until a LossAnomalyDetected of this training sets it
             lineage=state.lineage.after(event),
         )
+        return Step({event.subject: state})
 
     @handles(TrainingRequested, TrainingFailed, EvaluationFailed, ModelDistributed, EloUpdated)
     def models_changed(self, rows: States, event: Event[Any]) -> Step[FeedbackState]:
@@ -196,18 +207,21 @@ class FeedbackFold(HandlerReducer):
         removed = {champion.model for champion in state.lineage.champions} - {
             champion.model for champion in lineage.champions
         }
-        state = state.without(removed, self._spacing_seconds).replace(
+        state = state.without(removed, self.settings.feedback.stall).replace(
             lineage=lineage, current_model=event.data.to_model, last_adjustment_time=event.recordedtime
         )
         return Step({event.subject: state})
 
     @handles(ExplorationBoost)
     def boosted(self, rows: States, event: Event[ExplorationBoost]) -> Step[FeedbackState]:
-        """Set the exploration boost."""
+        """Set the exploration boost; one that falls ends the stalls."""
+        state, multiplier = state_of(rows, event.subject), event.data.multiplier
+        falls = multiplier < state.exploration_boost and not state.plateaued
         return _changed(
             rows,
             event,
-            exploration_boost=event.data.multiplier,
+            stalls=0 if falls else state.stalls,
+            exploration_boost=multiplier,
             boost_lasts_seconds=event.data.lasts_seconds,
             boost_set_by=event.cause,
             last_adjustment_time=event.recordedtime,
@@ -281,10 +295,6 @@ class FeedbackFold(HandlerReducer):
             if (value := getattr(state, name)) is not None
         }
         return state.replace(**changes) if changes else state
-
-    @property
-    def _spacing_seconds(self) -> float:
-        return self.settings.feedback.stall.window_hours * SECONDS_PER_HOUR / SPACINGS
 
     def _resumed(self, state: FeedbackState, now: datetime) -> FeedbackState:
         """Shift the pools of ratings past the time without a run. Nothing was learned while the run was off."""

@@ -16,8 +16,7 @@ from app.config import Parameter
 from app.controllers.controller import Controller
 from app.controllers.knobs import bounded, configured, is_turned
 from app.controllers.state import FeedbackState, States, state_of
-from app.controllers.trend import SECONDS_PER_HOUR
-from app.core import HEURISTIC, RANDOM, SECOND_US
+from app.core import HEURISTIC, RANDOM, SECOND_US, SECONDS_PER_HOUR
 from app.events import (
     Emission,
     EvaluationCompleted,

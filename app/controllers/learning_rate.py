@@ -19,8 +19,8 @@ from app.controllers.controller import Controller
 from app.controllers.knobs import is_turned
 from app.controllers.lineage import REMEMBERED
 from app.controllers.state import HISTORY_LENGTH, FeedbackState, States, state_of
-from app.controllers.trend import SECONDS_PER_HOUR, connected
-from app.core import SECOND_US, ModelHash
+from app.controllers.trend import connected
+from app.core import SECOND_US, SECONDS_PER_HOUR, ModelHash
 from app.events import (
     Emission,
     EvaluationCompleted,

@@ -14,8 +14,7 @@ from app.controllers.data_quality import QualityRow, apply_parity, apply_quality
 from app.controllers.feedback_fold import longest_between_sweeps
 from app.controllers.stall import check_stall
 from app.controllers.state import FeedbackState, States, state_of
-from app.controllers.trend import SECONDS_PER_HOUR
-from app.core import SECOND_US, ModelHash, derive_seed
+from app.core import SECOND_US, SECONDS_PER_HOUR, ModelHash, derive_seed
 from app.events import (
     Cause,
     ClockTick,
@@ -217,17 +216,21 @@ class FeedbackLoopController(Controller):
         for config in self.settings.configs:  # not in rows' order: a restart changes it, and ids depend on it
             row = rows.get(config.key) or FIRST
             row = row.replace(rated_us=now_us if row.rated_us is None else row.rated_us + off_us)
-            row, overdue = self._emit_overdue(row, now_us)
-            row, checked = self._check_stall(row, state_of(states, config.key), event)
+            state = state_of(states, config.key)
+            row, overdue = self._emit_overdue(row, state, now_us)
+            row, checked = self._check_stall(row, state, event)
             changed[config.key] = row
             emissions += [emission._replace(subject=config.key) for emission in (*overdue, *checked)]
         return Step(changed, tuple(emissions))
 
-    def _emit_overdue(self, row: FeedbackRow, now_us: int) -> tuple[FeedbackRow, Sequence[Emission]]:
-        """Emit EVALUATION_OVERDUE once per gap in evaluations."""
+    def _emit_overdue(
+        self, row: FeedbackRow, state: FeedbackState, now_us: int
+    ) -> tuple[FeedbackRow, Sequence[Emission]]:
+        """Emit EVALUATION_OVERDUE once per gap in evaluations. A plateaued configuration is rated rarely."""
         assert row.rated_us is not None  # the sweep has just set it
-        hours = (now_us - row.rated_us) / SECOND_US / SECONDS_PER_HOUR
-        if row.overdue or hours < self.settings.feedback.stall.window_hours:
+        stall = self.settings.feedback.stall
+        hours, window_hours = (now_us - row.rated_us) / SECOND_US / SECONDS_PER_HOUR, stall.window_hours
+        if row.overdue or hours < (window_hours if state.plateaued else window_hours * state.time_scale):
             return row, ()
         model, attempts = (row.awaited.model, row.awaited.attempts) if row.awaited else (None, 0)
         overdue = EvaluationOverdue(hours=hours, model=model, attempts=attempts)

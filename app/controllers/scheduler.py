@@ -1,7 +1,6 @@
 """SelfplayScheduler: assigns self-play of the configurations to workers.
 
-A configuration wants games while its current model lacks fresh rows. Its priority is its curriculum weight (velocity,
-data deficit, quality), raised by staleness and by the uncertainty of its rating, within bounds whose ratio is the
+A configuration wants games while its current model lacks fresh rows. Its priority is its curriculum weight, within the
 starvation floor. A quality penalty stretches the time between its requests. Workers announce their capacity when they
 are ready. The broker says which workers are lost (ADR-009); their requests are repeated. A worker with consecutive
 failed requests pauses, and is tried again later (ADR-010). A request's opponents are drawn from the matchmaking of
@@ -22,6 +21,7 @@ from app.controllers.fair_queue import (
     gap_seconds,
     next_turn,
     priority,
+    turn_seconds,
 )
 from app.controllers.needs import is_fresh, is_usable, latest_shards, most_rows
 from app.controllers.state import States, state_of
@@ -205,7 +205,7 @@ class Allocation:
             requested_us=self.now_us,
             gap_seconds=gap_seconds(row, state.selfplay_rate, self.limits, self.now_us),
             start=start,
-            finish=start + row.seconds / priority(state, self.limits, self.event.recordedtime),
+            finish=start + turn_seconds(row, state) / priority(state, self.limits),
         )
         self.workers[name] = worker.replace(asked_us=self.now_us)
 

@@ -1,10 +1,13 @@
 """Stall detection: slow improvement over the whole window brings an exploration boost.
 
+A window spans as many ratings as six hours bring on a large cluster: minutes on a laptop (``StallSettings``). Its hours
+are those of the clock, but the slope is that over worker time, so that a configuration with few workers is not stalled.
 A stall is declared only when the *upper* confidence bound of the slope lies below the threshold and the history covers
 the window. If a window's ratings are too few or too noisy, the window is widened until they suffice, and no further,
 because old ratings say nothing about the present. No narrower window may show improvement, because improvement may
 begin at any time. No window may show a decline, because a sudden drop makes a slope flat or negative even if the model
-improves before and after it. Boosts are capped, expire, and decay step by step.
+improves before and after it. Boosts are capped, expire, and decay step by step. A configuration that is plateaued has
+been boosted in vain, and is not boosted again.
 
 A configuration is also boosted while poor data pauses its training. During the pause its model stays the same, so
 without more exploration its data would stay poor, and the pause would last for ever.
@@ -18,8 +21,8 @@ from typing import NamedTuple
 
 from app.config.feedback import StallSettings
 from app.controllers.state import FeedbackState
-from app.controllers.trend import SECONDS_PER_HOUR, RatingPool, Slope, latest_slopes
-from app.core import SECOND_US
+from app.controllers.trend import RatingPool, Slope, latest_slopes
+from app.core import SECOND_US, SECONDS_PER_HOUR
 from app.events import Cause, Emission, ExplorationBoost, PlateauDetected
 from app.events.envelope import EPOCH
 
@@ -66,21 +69,25 @@ def check_stall(
 
     Args:
         state: of the configuration.
-        settings: of the rule.
+        settings: of the rule, as configured.
         now_us: the time, microseconds since 1970 UTC.
         rated_by: the last evaluation, evidence of a stall.
         inspected_by: the last inspected shard, evidence of a pause.
         overdue: evaluations are overdue, so that the rating history says nothing about the present.
     """
+    settings = settings.at(state.time_scale)
     multiplier, set_by = state.exploration_boost, state.boost_set_by
     lasts = state.boost_lasts_seconds if multiplier > 1 else settings.boost_hours * SECONDS_PER_HOUR
     if set_by is not None and now_us - set_by.recorded_us < lasts * SECOND_US:
         return ()
     now = EPOCH + timedelta(microseconds=now_us)
-    if (stall := stalled(() if overdue else state.elo_pools, settings, now)) is not None:
+    history = () if overdue or state.plateaued else state.elo_pools
+    if (stall := stalled(history, settings, now)) is not None:
         upper = stall.slope.upper(settings.confidence)
         plateau = PlateauDetected(velocity=stall.slope.velocity, upper_bound=upper, window_hours=stall.hours)
-        reason = f"velocity at most {upper:.1f} Elo/h, below {settings.velocity:g}, for {stall.hours:.3g} h"
+        gain, least = upper * settings.window_hours, settings.velocity * settings.window_hours
+        window = f"{settings.window_hours * 60:.3g} min"
+        reason = f"gains at most {gain:.0f} Elo in {window}, less than {least:.0f}, for {stall.hours * 60:.3g} min"
         boost = _boost(multiplier * settings.boost, settings, reason)
         return Emission(plateau, evidence=rated_by), Emission(boost, evidence=rated_by)
     if state.training_intensity == "paused":

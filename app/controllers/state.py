@@ -13,10 +13,11 @@ from typing import Annotated, Literal, Self
 from msgspec import Meta
 
 from app.config import Parameter, RunSettings
+from app.config.feedback import StallSettings
 from app.controllers.knobs import configured
 from app.controllers.lineage import REMEMBERED, Lineage
-from app.controllers.trend import SECONDS_PER_HOUR, RatingPoint, RatingPool, connected, pooled, slope_per_hour
-from app.core import ConfigKey, Elo, EloPerHour, ModelHash
+from app.controllers.trend import RatingPoint, RatingPool, connected, pooled, whole_slope
+from app.core import SECONDS_PER_HOUR, ConfigKey, Elo, EloPerHour, ModelHash
 from app.events import (
     Cause,
     Intensity,
@@ -25,13 +26,16 @@ from app.events import (
 )
 
 HISTORY_LENGTH = 20
+SPACINGS = 18
+"""Pools of ratings in a stall window."""
+
 HIGH_WIN_RATE = 0.7
 LOW_WIN_RATE = 0.5
 PLATEAU_ELO = 5.0
 """Gain over the previous rating, in Elo, below which a rating counts towards a plateau."""
 
 STALE_HOURS = 24.0
-"""Hours without an evaluation at which the staleness part of urgency is highest."""
+"""Hours of the run's own time without an evaluation at which the staleness part of urgency is highest."""
 
 TIER_ELO = 400.0
 """Elo per curriculum tier; a model beats one a tier below it 10 to 1."""
@@ -39,6 +43,20 @@ TIER_ELO = 400.0
 Unit = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=0)]
 ParityStatus = Literal["unknown", "passed", "failed"]
+
+
+class WorkerTime(Row, frozen=True):
+    """Seconds that workers have spent on a configuration, by kind of job; failed jobs are not counted."""
+
+    selfplay: float = 0.0
+    inspection: float = 0.0
+    training: float = 0.0
+    evaluation: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """The sum over all kinds."""
+        return self.selfplay + self.inspection + self.training + self.evaluation
 
 
 class FeedbackState(Row, frozen=True):
@@ -78,7 +96,7 @@ class FeedbackState(Row, frozen=True):
     consecutive_successes: Count = 0
     #: Candidates rejected since the latest promotion; 0 if ``consecutive_successes`` is not.
     consecutive_failures: Count = 0
-    #: Share of self-play relative to other configurations, above 0.
+    #: Share of worker time relative to other configurations, above 0.
     curriculum_weight: float = 1.0
     #: The model of the last champion in ``lineage``.
     current_model: ModelHash | None = None
@@ -141,8 +159,23 @@ class FeedbackState(Row, frozen=True):
     #: Champions, candidate and distributed model; champions differ, and the candidate is not the current model.
     lineage: Lineage = Lineage()
 
-    #: Ratings pooled over time, in order, of which velocity and stall are computed: 20 ratings may take minutes.
+    #: Ratings pooled over time, in order, of which gain, velocity and stall are computed: 20 ratings may take minutes.
     elo_pools: Annotated[tuple[RatingPool, ...], Meta(max_length=HISTORY_LENGTH)] = ()
+
+    #: Standard error of ``elo_velocity``; set together with it, as are the next two.
+    elo_velocity_stderr: float | None = None
+    #: Gain per second of worker time, Elo; the slope of ``elo_pools``.
+    elo_gain: float | None = None
+    #: Standard error of ``elo_gain``.
+    elo_gain_stderr: float | None = None
+    #: Worker time spent so far.
+    worker_time: WorkerTime = WorkerTime()
+    #: Factor on the hours of the rules: the duration of the stall window in this run, as a share of the longest.
+    time_scale: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    #: Stalls since the latest sign of improvement.
+    stalls: Count = 0
+    #: Its gain is done: it plays at the lowest weight until it improves again.
+    plateaued: bool = False
 
     def validate(self) -> None:
         """Assert the invariants that stand beside the fields. Tests call it after every event."""
@@ -156,6 +189,10 @@ class FeedbackState(Row, frozen=True):
         assert all(self.elo_peak is not None and point.elo <= self.elo_peak for point in self.elo_history)
         assert self.elo_peak is None or self.elo_current is not None
         assert self.elo_velocity is None or len(self.elo_pools) >= 3
+        gains = (self.elo_velocity, self.elo_velocity_stderr, self.elo_gain, self.elo_gain_stderr)
+        assert len({value is None for value in gains}) == 1
+        assert all(earlier.spent <= later.spent for earlier, later in pairwise(self.elo_pools))
+        assert min(self.worker_time.to_json().values()) >= 0
         assert all(earlier.time <= later.time for earlier, later in pairwise(self.elo_history))
         assert all(earlier.time <= later.time for earlier, later in pairwise(self.elo_pools))
         assert (self.elo_plateau_count > 0) == (self.elo_trend is not None and self.elo_trend < PLATEAU_ELO)
@@ -199,46 +236,62 @@ class FeedbackState(Row, frozen=True):
             parity_status="failed" if failures else "passed",
         )
 
+    def with_worker_time(self, **seconds: float | None) -> Self:
+        """Add seconds of workers, by kind of job; ``None``: not measured."""
+        spent = {kind: getattr(self.worker_time, kind) + (more or 0.0) for kind, more in seconds.items()}
+        return self.replace(worker_time=self.worker_time.replace(**spent))
+
     def update_elo(
-        self, elo: Elo, stderr: float, now: datetime, spacing_seconds: float = 0.0, model: ModelHash | None = None
+        self, elo: Elo, stderr: float, now: datetime, stall: StallSettings, model: ModelHash | None = None
     ) -> Self:
         """Add a trained model's rating to the history.
 
-        Velocity, peak, trend and plateau count are updated. For the velocity, ratings within ``spacing_seconds`` are
-        pooled, so that 20 pools reach back far enough. It starts again after an operator's model.
+        Gain, velocity, peak, trend, plateau count and time scale are updated. The gain starts again after an operator's
+        model.
         """
-        new = RatingPoint(time=now, elo=elo, stderr=stderr, model=model, base=self.lineage.current_model)
+        base, spent = self.lineage.current_model, self.worker_time.total
+        new = RatingPoint(time=now, elo=elo, stderr=stderr, model=model, base=base, spent=spent)
         before = self.elo_history[-1] if self.elo_history and new.follows(self.elo_history[-1]) else None
+        history = (*self.elo_history, new)[-HISTORY_LENGTH:]
+        scale = stall.time_scale([(b.time - a.time).total_seconds() for a, b in pairwise(history)])
+        pools = pooled(self.elo_pools if before else (), new, spacing_seconds(stall, scale))[-HISTORY_LENGTH:]
         trend = None if before is None else elo - before.elo
         flat = trend is not None and trend < PLATEAU_ELO
-        pools = pooled(self.elo_pools if before else (), new, spacing_seconds)[-HISTORY_LENGTH:]
-        slope = slope_per_hour(pools)
-        return self.replace(
+        return self._with_pools(pools).replace(
             elo_current=elo,
             elo_stderr=stderr,
             elo_peak=elo if self.elo_peak is None else max(self.elo_peak, elo),
-            elo_velocity=slope and slope.velocity,
-            elo_history=(*self.elo_history, new)[-HISTORY_LENGTH:],
-            elo_pools=pools,
+            elo_history=history,
+            time_scale=scale,
             elo_trend=trend,
             elo_plateau_count=self.elo_plateau_count + 1 if flat else 0,
             curriculum_tier=max(0, int(elo // TIER_ELO)),
             last_evaluation_time=now,
         )
 
-    def without(self, removed: Collection[ModelHash], spacing_seconds: float) -> Self:
+    def _with_pools(self, pools: tuple[RatingPool, ...]) -> Self:
+        """Set the pools of ratings, and gain and velocity with them."""
+        slope = whole_slope(pools)
+        return self.replace(
+            elo_pools=pools,
+            elo_velocity=slope and slope.velocity,
+            elo_velocity_stderr=slope and slope.stderr,
+            elo_gain=slope and slope.gain,
+            elo_gain_stderr=slope and slope.gain_stderr,
+        )
+
+    def without(self, removed: Collection[ModelHash], stall: StallSettings) -> Self:
         """Drop the ratings of removed champions, and of models trained from them.
 
-        The velocity is that of the ratings before them.
+        Gain and velocity are those of the ratings before them.
         """
         history = tuple(point for point in self.elo_history if not {point.model, point.base} & {*removed})
         dropped = [point.time for point in self.elo_history if point not in history]
         pools = tuple(pool for pool in self.elo_pools if not dropped or pool.last < dropped[0])
         if not pools:  # they began at a removed model
             for point in connected(history):
-                pools = pooled(pools, point, spacing_seconds)
-        slope = slope_per_hour(pools)
-        return self.replace(elo_history=history, elo_pools=pools, elo_velocity=slope and slope.velocity)
+                pools = pooled(pools, point, spacing_seconds(stall, self.time_scale))
+        return self._with_pools(pools).replace(elo_history=history)
 
     def update_win_rate(self, win_rate: float) -> Self:
         """Set the win rate against the random bot, and count consecutive high (> 0.7) and low (< 0.5) rates."""
@@ -254,13 +307,18 @@ class FeedbackState(Row, frozen=True):
         """Set the urgency, in [0, 1].
 
         Half of it is staleness, half plateaus and low win rates. Staleness is the time since the last evaluation
-        divided by 24 hours, at most 1; without an evaluation it is 1.
+        divided by 24 hours of the run's own time, at most 1; without an evaluation it is 1.
         """
-        last = self.last_evaluation_time
-        stale = 1.0 if last is None else (now - last).total_seconds() / SECONDS_PER_HOUR / STALE_HOURS
+        last, stale_hours = self.last_evaluation_time, STALE_HOURS * self.time_scale
+        stale = 1.0 if last is None else (now - last).total_seconds() / SECONDS_PER_HOUR / stale_hours
         trouble = (self.elo_plateau_count + self.consecutive_low_win_rate) / HISTORY_LENGTH
         score = 0.5 * min(1.0, max(0.0, stale)) + 0.5 * min(1.0, trouble)
         return self.replace(urgency_score=score, last_urgency_update=now)
+
+
+def spacing_seconds(stall: StallSettings, time_scale: float) -> float:
+    """Return the time whose ratings are pooled: 20 pools then cover a little more than a window."""
+    return stall.window_hours * time_scale * SECONDS_PER_HOUR / SPACINGS
 
 
 States = Mapping[str, FeedbackState]

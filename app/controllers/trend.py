@@ -1,9 +1,10 @@
-"""The slope of a rating over time, with its standard error.
+"""The slope of a rating over the worker time spent on a configuration, with its standard error.
 
-Differences of online Elo say nothing, because at K = 32 it wanders with a standard deviation of 53 Elo. Here
-evaluations close in time are pooled, each fitted rating is weighted by its precision, and the velocity is the weighted
-least-squares slope. Its error is the larger of two: the one implied by the ratings' errors, and the one shown by the
-scatter about the line.
+Progress is measured by worker time, not by the clock, because a configuration that gets fewer workers gains more slowly
+but learns no worse. Differences of online Elo say nothing, because at K = 32 it wanders with a standard deviation of 53
+Elo. Here evaluations close in time are pooled, each fitted rating is weighted by its precision, and the gain is the
+weighted least-squares slope. Its error is the larger of two: the one implied by the ratings' errors, and the one shown
+by the scatter about the line.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,20 +12,28 @@ from datetime import datetime, timedelta
 from math import sqrt
 from typing import NamedTuple
 
-from app.core import Elo, EloPerHour, ModelHash
+from app.core import SECONDS_PER_HOUR, Elo, EloPerHour, ModelHash
 from app.events import Row
-
-SECONDS_PER_HOUR = 3600.0
 
 
 class RatingPoint(Row, frozen=True):
-    """A trained model's rating, with its standard error > 0; ``base`` was current then."""
+    """A trained model's rating.
+
+    Attributes:
+        time: of the rating.
+        elo: the rating.
+        stderr: its standard error, above 0.
+        model: the model.
+        base: the model that was current then.
+        spent: worker time spent on the configuration until then, seconds.
+    """
 
     time: datetime
     elo: Elo
     stderr: float
     model: ModelHash | None
     base: ModelHash | None
+    spent: float = 0.0
 
     def follows(self, earlier: "RatingPoint") -> bool:
         """Return whether training alone lies between two ratings.
@@ -42,22 +51,41 @@ class RatingPool(Row, frozen=True):
         last: time of the last rating.
         elo: the mean.
         stderr: its standard error.
+        spent: worker time spent on the configuration until the first rating, seconds.
     """
 
     time: datetime
     last: datetime
     elo: Elo
     stderr: float
+    spent: float = 0.0
 
 
 class Slope(NamedTuple):
-    """A rate of improvement with its standard error, Elo per hour."""
+    """A rate of improvement.
 
-    velocity: EloPerHour
-    stderr: float
+    Attributes:
+        gain: Elo per second of worker time.
+        gain_stderr: its standard error.
+        spent_per_hour: worker seconds spent per hour of the clock, over the same ratings.
+    """
+
+    gain: float
+    gain_stderr: float
+    spent_per_hour: float
+
+    @property
+    def velocity(self) -> EloPerHour:
+        """The improvement per hour of the clock."""
+        return EloPerHour(self.gain * self.spent_per_hour)
+
+    @property
+    def stderr(self) -> float:
+        """The standard error of ``velocity``."""
+        return self.gain_stderr * self.spent_per_hour
 
     def upper(self, z: float) -> EloPerHour:
-        """Return the upper confidence bound for a normal quantile."""
+        """Return the upper confidence bound of ``velocity`` for a normal quantile."""
         return EloPerHour(self.velocity + z * self.stderr)
 
 
@@ -69,13 +97,13 @@ def pooled(pools: Sequence[RatingPool], new: RatingPoint, spacing_seconds: float
     """
     if pools and (new.time - pools[-1].time).total_seconds() < spacing_seconds:
         return (*pools[:-1], _pool(pools[-1], new))
-    return (*pools, RatingPool(time=new.time, last=new.time, elo=new.elo, stderr=new.stderr))
+    return (*pools, RatingPool(time=new.time, last=new.time, elo=new.elo, stderr=new.stderr, spent=new.spent))
 
 
 def _pool(old: RatingPool, new: RatingPoint) -> RatingPool:
     a, b = old.stderr**-2, new.stderr**-2
     elo = Elo((a * old.elo + b * new.elo) / (a + b))
-    return RatingPool(time=old.time, last=new.time, elo=elo, stderr=(a + b) ** -0.5)
+    return old.replace(last=new.time, elo=elo, stderr=(a + b) ** -0.5)
 
 
 def later(pools: Sequence[RatingPool], by: timedelta) -> tuple[RatingPool, ...]:
@@ -89,37 +117,38 @@ def connected(history: Sequence[RatingPoint]) -> tuple[RatingPoint, ...]:
     return tuple(history[first:])
 
 
-def slope_per_hour(points: Sequence[RatingPool]) -> Slope | None:
-    """Return the weighted least-squares slope of ratings over time; ``None`` for fewer than three points in time."""
-    slopes = [slope for _, slope in latest_slopes(points)]
+def whole_slope(pools: Sequence[RatingPool]) -> Slope | None:
+    """Return the weighted least-squares slope of all ratings; ``None`` before the third pool."""
+    slopes = [slope for _, slope in latest_slopes(pools)]
     return slopes[-1] if slopes else None
 
 
-def latest_slopes(points: Sequence[RatingPool]) -> Iterator[tuple[RatingPool, Slope]]:
-    """Yield the slopes of ever more of the latest points.
+def latest_slopes(pools: Sequence[RatingPool]) -> Iterator[tuple[RatingPool, Slope]]:
+    """Yield the slopes of ever more of the latest pools.
 
-    The first slope is that of the latest three points in time, the next that of the latest four, and so on. Each slope
-    comes with its first point.
+    The first slope is that of the latest three pools between which worker time was spent, the next that of the latest
+    four, and so on. Each slope comes with its first pool.
     """
-    if not points:
+    if not pools:
         return
-    last, times = points[-1], set[datetime]()
+    last, spent = pools[-1], set[float]()
     sums: tuple[float, ...] = (0.0,) * 6
-    for count, point in enumerate(reversed(points), start=1):
-        hours = (point.time - last.time).total_seconds() / SECONDS_PER_HOUR
-        elo, weight = point.elo - last.elo, point.stderr**-2
-        terms = (1.0, hours, elo, hours * hours, hours * elo, elo * elo)
+    for count, pool in enumerate(reversed(pools), start=1):
+        seconds, elo, weight = pool.spent - last.spent, pool.elo - last.elo, pool.stderr**-2
+        terms = (1.0, seconds, elo, seconds * seconds, seconds * elo, elo * elo)
         sums = tuple(total + weight * term for total, term in zip(sums, terms, strict=True))
-        times.add(point.time)
-        if len(times) >= 3:
-            yield point, _slope(sums, count)
+        spent.add(pool.spent)
+        hours = (last.time - pool.time).total_seconds() / SECONDS_PER_HOUR
+        if len(spent) >= 3 and hours > 0:
+            gain, stderr = _gain(sums, count)
+            yield pool, Slope(gain, stderr, -seconds / hours)
 
 
-def _slope(sums: Sequence[float], count: int) -> Slope:
-    """Return the slope of ``count`` points from their weighted sums of 1, t, elo, t t, t elo and elo elo."""
+def _gain(sums: Sequence[float], count: int) -> tuple[float, float]:
+    """Return slope and error of ``count`` points from their weighted sums of 1, t, elo, t t, t elo and elo elo."""
     total, t, elo, tt, t_elo, elo_elo = sums
     spread = tt - t * t / total
     slope = (t_elo - t * elo / total) / spread
     scatter = max(0.0, elo_elo - elo * elo / total - slope * slope * spread)
     inflation = max(1.0, scatter / (count - 2))
-    return Slope(EloPerHour(slope), sqrt(inflation / spread))
+    return slope, sqrt(inflation / spread)

@@ -1,7 +1,7 @@
 """Ids, statistics, seeds, clock and errors, on which everything else builds."""
 
 from app.core.backoff import backoff
-from app.core.clock import SECOND_US, Clock
+from app.core.clock import SECOND_US, SECONDS_PER_HOUR, Clock
 from app.core.errors import BadUsage, Finding, FlyballError, UnusableFile, located, reading, writing
 from app.core.foreign_json import parse_json
 from app.core.ids import (

@@ -26,6 +26,7 @@ class Clock(Protocol):
 
 
 SECOND_US = 1_000_000
+SECONDS_PER_HOUR = 3600.0
 SMALL_JUMP_US = 10 * SECOND_US
 """Longest jump forward that is followed at once, in microseconds."""
 

@@ -146,6 +146,10 @@ def _without_worker(shard: dict[str, Any]) -> dict[str, Any]:
     return {**shard, "worker": None}
 
 
+def _without_seconds(data: dict[str, Any]) -> dict[str, Any]:
+    return {**data, "seconds": None}  # the version before did not measure them
+
+
 def _worker_into_shard(data: dict[str, Any]) -> dict[str, Any]:
     others = {name: value for name, value in data.items() if name != "worker"}
     return {**others, "probe": False, "shard": {**data["shard"], "worker": data["worker"] or None}}
@@ -175,6 +179,19 @@ def _drop_silence_setting(data: dict[str, Any]) -> dict[str, Any]:
     match data:
         case {"settings": {"feedback": {"scheduler": {"node_silent_seconds": _, **scheduler}, **feedback}, **settings}}:
             return {**data, "settings": {**settings, "feedback": {**feedback, "scheduler": scheduler}}}
+    return data
+
+
+def _time_by_the_clock(data: dict[str, Any]) -> dict[str, Any]:
+    """Let stall windows last their hours, as they did before a run had its own time; drop settings that are gone."""
+    match data:
+        case {"settings": {"feedback": {**feedback}, **settings}}:
+            gone = {"curriculum": "least_velocity", "scheduler": "staleness_hours"}
+            for table, name in gone.items():
+                if isinstance(before := feedback.get(table), dict):
+                    feedback[table] = {key: value for key, value in before.items() if key != name}
+            stall = {**(feedback.get("stall") or {}), "window_ratings": 0}
+            return {**data, "settings": {**settings, "feedback": {**feedback, "stall": stall}}}
     return data
 
 
@@ -224,11 +241,13 @@ UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     ("flyball.selfplay.completed", 2): lambda data: data,
     ("flyball.selfplay.requested", 2): lambda data: data,
     ("flyball.league.matches_requested", 1): lambda data: {**data, "purpose": "tournament"},  # the only purpose then
+    ("flyball.curriculum.rebalanced", 1): lambda data: {**data, "plateaued": ()},  # nothing was called plateaued
     # Version 1 did not name the worker, or not in the shard.
     ("flyball.quality.degraded", 1): _without_worker,
     ("flyball.quality.parity_checked", 1): _without_worker,
     ("flyball.quality.parity_checked", 2): lambda data: {**data, "against": None},  # version 2 did not name the rules
     ("flyball.quality.score_updated", 1): lambda data: {**data, "shard": _without_worker(data["shard"])},
+    ("flyball.quality.score_updated", 2): _without_seconds,
     ("flyball.model.distribution_failed", 1): lambda data: {**data, "node": None},  # there was one distributor
     ("flyball.model.distribution_failed", 2): lambda data: {**data, "damaged": None, "readable": None},
     ("flyball.training.requested", 1): lambda data: {
@@ -236,9 +255,11 @@ UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
         "shards": [_without_worker(shard) for shard in data["shards"]],
     },
     ("flyball.training.completed", 1): _drop_unmeasured,
+    ("flyball.training.completed", 2): _without_seconds,
     ("flyball.training.progress", 1): _gather_metrics,
     ("flyball.run.configured", 1): _move_knobs,
     ("flyball.run.configured", 2): _drop_silence_setting,
+    ("flyball.run.configured", 3): _time_by_the_clock,
     ("flyball.selfplay.completed", 1): _worker_into_shard,
     ("flyball.selfplay.requested", 1): lambda data: {**data, "probe": False},  # version 1 had no probes
     ("flyball.training.loss_anomaly_detected", 1): lambda data: {**data, "consecutive": 1},  # no rule depended on it

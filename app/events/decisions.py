@@ -107,12 +107,15 @@ class TrainingIntensityChanged(Decision, type="training.intensity_changed", name
     quality_score: Share | None
 
 
-class CurriculumRebalanced(Decision, type="curriculum.rebalanced", name="CURRICULUM_REBALANCED"):
-    """The share of self-play of every configuration; weights average 1."""
+class CurriculumRebalanced(Decision, type="curriculum.rebalanced", name="CURRICULUM_REBALANCED", version=2):
+    """The share of worker time of every configuration; weights average 1."""
 
     scope: ClassVar[Scope] = Scope.SYSTEM
 
     weights: dict[ConfigKey, Annotated[float, Field(ge=1e-6, le=1e6)]] = Field(max_length=MOST_ITEMS)
+    plateaued: tuple[ConfigKey, ...] = Field(
+        max_length=MOST_ITEMS, description="configurations whose gain is done, which keep the lowest weight"
+    )
     reason: Text
 
 

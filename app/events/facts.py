@@ -58,13 +58,14 @@ class SelfplayFailed(Fact, type="selfplay.failed", name="SELFPLAY_FAILED", notab
     error: Text
 
 
-class QualityScoreUpdated(Fact, type="quality.score_updated", name="QUALITY_SCORE_UPDATED", version=2):
+class QualityScoreUpdated(Fact, type="quality.score_updated", name="QUALITY_SCORE_UPDATED", version=3):
     """A shard was inspected; ``components`` explain its ``score`` in [0, 1]."""
 
     request_id: EventId
     shard: ShardRef
     score: Share
     components: dict[Name, Figure] = Field(max_length=100)
+    seconds: Seconds | None = Field(description="of the inspection; null: recorded before it was measured")
 
 
 class QualityDegraded(Fact, type="quality.degraded", name="QUALITY_DEGRADED", version=2, notable=True):
@@ -118,7 +119,7 @@ class TrainingProgress(Fact, type="training.progress", name="TRAINING_PROGRESS",
     metrics: Metrics
 
 
-class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETED", version=2):
+class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETED", version=3):
     """A new model is stored.
 
     ``step`` counts updates since the initial model, which has step 0 and no metrics.
@@ -130,6 +131,7 @@ class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETE
     step: Count
     rows: Count
     metrics: Metrics | None
+    seconds: Seconds | None = Field(description="of the training; null: recorded before it was measured")
 
 
 class TrainingFailed(Fact, type="training.failed", name="TRAINING_FAILED", version=2, notable=True):
@@ -451,7 +453,7 @@ class EventVoided(SystemFact, type="event.voided", name="EVENT_VOIDED"):
     reason: Annotated[Text, Field(min_length=1)]
 
 
-class RunConfigured(SystemFact, type="run.configured", name="RUN_CONFIGURED", version=3):
+class RunConfigured(SystemFact, type="run.configured", name="RUN_CONFIGURED", version=4):
     """All settings of a run, so that replay needs no file.
 
     This is the first record of a journal. Changed settings are recorded at a later start.

@@ -1,7 +1,7 @@
 """stall: a configuration stops improving at the lowest learning rate, until the former one is restored."""
 
 from app.controllers.knobs import is_turned
-from app.controllers.trend import SECONDS_PER_HOUR
+from app.core import SECONDS_PER_HOUR
 from app.events import AdaptiveParamsChanged, ExplorationBoost, HyperparameterUpdated, PlateauDetected
 from app.scenarios.plan import ConfigView, Expected, Plan, Scenario
 from app.store import BlobStore

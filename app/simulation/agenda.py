@@ -9,6 +9,7 @@ from app.core import FlyballError
 from app.core.clock import SECOND_US
 from app.events import Envelope, Payload, follow
 from app.events.envelope import EPOCH
+from app.simulation.jobs import Computed
 from app.simulation.world import START_US
 from daemons.jobs import Job, Worker
 
@@ -56,8 +57,8 @@ def following(facts: Iterable[Payload], job: Job[Any], by: str, now_us: int) -> 
     return [follow(fact, job.cause, by=by, index=index, time=time) for index, fact in enumerate(facts)]
 
 
-def answer(worker: Worker[Any], job: Job[Any], outcome: Any, now_us: int) -> Envelopes:
+def answer(worker: Worker[Any], job: Job[Any], computed: Computed, now_us: int) -> Envelopes:
     """Return a worker's facts about a job's result or error."""
-    if isinstance(outcome, FlyballError):
-        return following(worker.failed(job, outcome), job, f"{worker.name}.failed", now_us)
-    return following(worker.completed(job, outcome), job, f"{worker.name}.completed", now_us)
+    if isinstance(computed.outcome, FlyballError):
+        return following(worker.failed(job, computed.outcome), job, f"{worker.name}.failed", now_us)
+    return following(worker.completed(job, computed.outcome, computed.seconds), job, f"{worker.name}.completed", now_us)

@@ -179,7 +179,7 @@ class SimulatedNode:
             self._requests.remove(event)
             self._stop(event.id)
             self._play_next()
-            return answer(self._worker, job, computed.outcome, now_us)
+            return answer(self._worker, job, computed, now_us)
 
         self._agenda.enter(computed.seconds, self._name, finish)
 

@@ -177,12 +177,10 @@ class Station:
         if job.id not in self._computed:
             self._computed[job.id] = self._compute(job, now_us)
         computed = self._computed[job.id]
-        self._agenda.enter(
-            computed.seconds / running.processes, self._source, partial(self._finish, running, computed.outcome)
-        )
+        self._agenda.enter(computed.seconds / running.processes, self._source, partial(self._finish, running, computed))
         return following(self._worker.started(job), job, f"{self._worker.name}.started", now_us)
 
-    def _finish(self, running: Running, outcome: Any, now_us: int) -> Envelopes:
+    def _finish(self, running: Running, computed: Computed, now_us: int) -> Envelopes:
         job = running.job
         if self._running.get(job.id) is not running:
             return ()
@@ -190,7 +188,7 @@ class Station:
         self._answered.add(job.id)
         del self._computed[job.id]
         self._start_waiting()
-        return answer(self._worker, job, outcome, now_us)
+        return answer(self._worker, job, computed, now_us)
 
     def _stop(self, running: Running) -> None:
         del self._running[running.job.id]

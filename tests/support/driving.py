@@ -225,7 +225,7 @@ def trained(model: str = NEW, parent: str | None = OLD, step: int = 1, **metrics
     """Return a finished training."""
     usual = dict.fromkeys(("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "seconds"), 0.1)
     figures = {**usual, "explained_variance": 0.5, **metrics}
-    return TrainingCompleted(request_id="t", model=model, parent=parent, step=step, rows=100, metrics=figures)
+    return TrainingCompleted(request_id="t", model=model, parent=parent, step=step, rows=100, metrics=figures, seconds=1.0)
 
 
 def scored(
@@ -233,7 +233,7 @@ def scored(
 ) -> QualityScoreUpdated:
     """Return an inspected shard."""
     inspected = ShardRef(worker="selfplay_worker@laptop", key=shard, rows=rows, games=10, model=model, seed=1)
-    return QualityScoreUpdated(request_id=request, shard=inspected, score=score, components={})
+    return QualityScoreUpdated(request_id=request, shard=inspected, score=score, components={}, seconds=0.1)
 
 
 def played(number: int = 1, *, shard: str = "c" * 64, model: str = OLD) -> SelfplayComplete:

@@ -158,7 +158,8 @@ class StandIn:
         if request.base_model is None:
             model = self._hash()
             self._strength[model] = 0.0
-            complete = TrainingCompleted(request_id=event.id, model=model, parent=None, step=0, rows=0, metrics=None)
+            first = {"parent": None, "step": 0, "rows": 0, "metrics": None}
+            complete = TrainingCompleted(request_id=event.id, model=model, seconds=1.0, **first)
             yield began, "training@laptop", complete
             return
         for epoch in range(1, request.epochs + 1):
@@ -207,6 +208,7 @@ class StandIn:
             step=request.step + 1,
             rows=rows,
             metrics=metrics,
+            seconds=1.0,
         )
 
     def _evaluate(self, event: Event[Payload], request: Asked, now: float) -> Iterable[Fact]:
@@ -283,7 +285,7 @@ class StandIn:
         score = min(1.0, max(0.0, self._random.gauss(0.2 if bad else 0.85, 0.05)))
         components = {"diversity": score, "length": 1.0, "balance": score}
         judged = QualityScoreUpdated(
-            request_id=played.request_id, shard=played.shard, score=score, components=components
+            request_id=played.request_id, shard=played.shard, score=score, components=components, seconds=0.1
         )
         yield done, "quality_monitor@laptop", judged
 

@@ -67,7 +67,7 @@ def match(score: int, games: int, opponent: str = "random") -> MatchResult:
 
 def trained(model: ModelHash, step: int, request: str = "r") -> TrainingCompleted:
     return TrainingCompleted(
-        request_id=EventId(request), model=model, parent=None, step=step, rows=9000 * step, metrics=None
+        request_id=EventId(request), model=model, parent=None, step=step, rows=9000 * step, metrics=None, seconds=1.0
     )
 
 

@@ -190,7 +190,7 @@ class TestOthersObey:
         monitor = DrivenWorker(QualityMonitor)
         monitor.feed(played(1).replace(probe=True))
         (job,) = monitor.jobs()
-        (fact,) = monitor.worker.completed(job, INSPECTED.replace(failures=failures))
+        (fact,) = monitor.worker.completed(job, INSPECTED.replace(failures=failures), 0.1)
         assert isinstance(fact, NodeProbed)
         assert fact.score == (None if failures else 0.9)
         error = JobFailed(job.function, "DamagedBlob", "no", hint="", trace="", code=DamagedBlob.code)
@@ -204,7 +204,7 @@ class TestOthersObey:
         monitor = DrivenWorker(QualityMonitor)
         monitor.feed(played(1))
         (job,) = monitor.jobs()
-        checked, unfit = monitor.worker.completed(job, INSPECTED)
+        checked, unfit = monitor.worker.completed(job, INSPECTED, 0.1)
         assert isinstance(unfit, QualityDegraded)
         assert checked.worker == unfit.worker == "selfplay_worker@laptop"
 

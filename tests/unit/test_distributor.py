@@ -159,7 +159,7 @@ def test_deletion_reports_nothing_and_is_repeated_if_it_fails(champion):
     assert not champion.jobs()
     refused += reject(champion, 1, 2 * SPARED)
     (job,) = champion.jobs()
-    assert champion.worker.completed(job, DistributionResult()) == ()
+    assert champion.worker.completed(job, DistributionResult(), 0.1) == ()
     assert champion.worker.failed(job, JobFailed("f", "OSError", "disk full", hint="", trace="")) == ()
     reject(champion, SPARED, 2 * SPARED + 1)
     (job,) = champion.jobs()
@@ -290,7 +290,7 @@ class TestDamage:
         later.feed(fact)
         (job,) = later.jobs()
         assert [part["model"] for part in job.parts] == [model(2)]
-        assert later.worker.completed(job, DistributionResult()) == (
+        assert later.worker.completed(job, DistributionResult(), 0.1) == (
             ModelCached(model=model(2), step=2, node="laptop"),
         )
 
@@ -301,7 +301,7 @@ class TestDamage:
             later.feed(PLAY_FAILED)
             for job in later.jobs():
                 found += 1
-                later.feed(later.worker.completed(job, DistributionResult())[0])
+                later.feed(later.worker.completed(job, DistributionResult(), 0.1)[0])
         assert found == 2
 
     def test_restored_blob_ends_the_search(self, later):
@@ -309,7 +309,7 @@ class TestDamage:
         self.attempt(later)
         self.retry(later)
         (job,) = later.jobs()
-        later.feed(later.worker.completed(job, job.gather([DistributionResult(), lost(1), lost(0)]))[0])
+        later.feed(later.worker.completed(job, job.gather([DistributionResult(), lost(1), lost(0)]), 0.1)[0])
         assert not later.jobs()
         assert promote(later, 3) == []
 
@@ -342,7 +342,7 @@ class TestNodes:
         assert not worker.jobs()
         worker.feed(ready("broker", "w1", capacity=0), None)
         (job,) = worker.jobs()
-        assert worker.worker.completed(job, DistributionResult())[0].nodes == ("w1",)
+        assert worker.worker.completed(job, DistributionResult(), 0.1)[0].nodes == ("w1",)
 
     def test_another_node_deletes_nothing(self):
         worker, cached = self.on("w1"), ModelCached(model=model(0), step=0, node="w1")
@@ -351,7 +351,7 @@ class TestNodes:
         worker.feed(distributed(model(0), 0))
         (job,) = worker.jobs()
         assert job.parts[0]["discard"] == []
-        assert worker.worker.completed(job, DistributionResult()) == (cached,)
+        assert worker.worker.completed(job, DistributionResult(), 0.1) == (cached,)
         worker.feed(cached)
         reject(worker, 2 * SPARED)
         assert not worker.jobs(), "deleting overdue candidates is the head's, too"

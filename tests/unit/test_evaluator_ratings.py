@@ -63,7 +63,7 @@ class Run:
         job, *_ = self.evaluator.jobs()
         step = job.request.step
         played = [self._match(step, one.name, one.model, one.games) for one in job.memo["opponents"]]
-        said = self.evaluator.worker.completed(job, gauntlet_result(played))
+        said = self.evaluator.worker.completed(job, gauntlet_result(played), 1.0)
         return tuple(one.replace(request_id=job.id) if i == 0 else one for i, one in enumerate(said))
 
     def tell(self, *payloads: Payload) -> None:

@@ -28,7 +28,7 @@ MODEL = ModelHash("a" * 64)
 
 
 def completed() -> Envelope[Payload]:
-    data = TrainingCompleted(request_id="r", model=MODEL, parent=None, step=0, rows=0, metrics=None)
+    data = TrainingCompleted(request_id="r", model=MODEL, parent=None, step=0, rows=0, metrics=None, seconds=1.0)
     return originate(data, event_id="e", time=NOON, subject="hex7_2p")
 
 

@@ -59,7 +59,7 @@ class Trainings:
         return self.event.id
 
     def complete(self, request: str, key: str, node: str) -> list[Any]:
-        done = TrainingCompleted(request_id=request, model=NEW, parent=OLD, step=1, rows=1, metrics=None)
+        done = TrainingCompleted(request_id=request, model=NEW, parent=OLD, step=1, rows=1, metrics=None, seconds=1.0)
         return self.feed(done, key, f"training@{node}")
 
     def fail(self, request: str, key: str, node: str, reason: Any = "error") -> list[Any]:

@@ -46,7 +46,7 @@ class Clerk(Worker[Asked]):
     def job(self, cause: Cause, pending: Requests, states: Any) -> Job[Asked]:
         return Job(cause, Asked(pending.purpose), "nothing:done", ({},) * pending.parts, 1.0)
 
-    def completed(self, job: Job[Asked], result: Any) -> tuple[Payload, ...]:
+    def completed(self, job: Job[Asked], result: Any, seconds: float) -> tuple[Payload, ...]:
         return ()
 
     failed = completed

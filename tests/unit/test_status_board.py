@@ -162,7 +162,7 @@ def test_status_counts_trainings_that_diverged_in_a_row(capsys: pytest.CaptureFi
 
 def test_summary_of_a_searched_training_tells_its_divergence() -> None:
     metrics = {"divergence": 0.25, "entropy": 1.0, "policy_loss": 2.0, "seconds": 3.0}
-    done = TrainingCompleted(request_id="r", model=NEW, parent=OLD, step=2, rows=10, metrics=metrics)
+    done = TrainingCompleted(request_id="r", model=NEW, parent=OLD, step=2, rows=10, metrics=metrics, seconds=1.0)
     assert summarise(done).endswith("from 10 rows, divergence 0.2500, entropy 1.000, 3.0 s")
 
 

@@ -62,7 +62,7 @@ def told(worker: DrivenWorker, **differences: float):
         scored = {"score": Rate.of(won, one.games), "rotations": rotations(won, 0, one.games - won)}
         shown = match(0.5, one.games, one.name, model=one.model).model_dump()
         played.append({**shown, **counted, **scored})
-    return worker.worker.completed(job, gauntlet_result(played))
+    return worker.worker.completed(job, gauntlet_result(played), 1.0)
 
 
 def test_requests_are_placed_near_and_differ():
