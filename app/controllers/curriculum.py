@@ -12,7 +12,7 @@ than the floor. It then plays, trains and is rated at the floor, until its gain 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import ClassVar
 
@@ -25,7 +25,7 @@ ALL = ""
 """Key of the only row, because weights concern all configurations together."""
 
 VAIN_STALLS = 2
-"""Consecutive stalls after which a configuration may be plateaued: the first one brought a boost, which did not help."""
+"""Consecutive stalls after which a configuration may be plateaued: the first one brought a boost, in vain."""
 
 WAKES_AT = 2.0
 """Share by gain, as a multiple of the floor, at which a configuration is no longer plateaued."""
@@ -43,7 +43,7 @@ class CurriculumRow(Row, frozen=True):
 def worth(state: FeedbackState, importance: float, optimism: float) -> float | None:
     """Return a configuration's expected gain, Elo per second of worker time, times its importance and quality factor.
 
-    The factor is from 0.5, for data of quality 0, to 1, also for data of unknown quality. ``None``: the gain is unknown.
+    The factor is from 0.5, for data of quality 0, to 1, also where it is unknown. ``None``: the gain is unknown.
     """
     if state.elo_gain is None or state.elo_gain_stderr is None:
         return None
@@ -71,7 +71,7 @@ def normalised(raw: Mapping[ConfigKey, float], minimum: float, maximum: float) -
 
 def plateaued(
     states: Mapping[ConfigKey, FeedbackState], raw: Mapping[ConfigKey, float], floor: float
-) -> Set[ConfigKey]:
+) -> set[ConfigKey]:
     """Return the configurations that are plateaued, by their states and their weights ``raw`` before any bounds."""
     mean = sum(raw.values()) / len(raw)
     return {
@@ -92,7 +92,7 @@ class CurriculumIntegration(Controller):
     def evaluated(
         self, rows: Mapping[str, CurriculumRow], event: Event[EvaluationCompleted], states: States
     ) -> Step[CurriculumRow]:
-        """Rebalance after a rating, at most once per cooldown, if a weight changes enough or a plateau comes or goes."""
+        """Rebalance after a rating, at most once per cooldown, if that changes enough."""
         limits, row = self.settings.feedback.curriculum, rows.get(ALL)
         if event.data.purpose != "rating":
             return Step()

@@ -5,7 +5,7 @@ configuration that wants games waits with a tag: the finish of its last turn, or
 away for long. The least tag goes first. Its turn finishes at tag + cost / priority. The cost is the worker time that a
 request brings in all: its games, their inspection, and its share of the trainings and evaluations that follow, so that
 not self-play alone is shared in proportion to priority. Priorities are bounded, so every waiting configuration's turn
-comes. Virtual time is the latest start of a turn. It never falls, so the tag of a waiting configuration does not change.
+comes. Virtual time is the latest start of a turn. It never falls, so a waiting configuration's tag does not change.
 
 A plateaued configuration waits until virtual time has reached its tag, even if workers are idle: its trainings and
 evaluations would take processors from others.

@@ -82,14 +82,13 @@ class FeedbackFold(HandlerReducer):
 
     @handles(CurriculumRebalanced)
     def rebalanced(self, rows: States, event: Event[CurriculumRebalanced]) -> Step[FeedbackState]:
-        """Set the weights of all configurations, and which of them are plateaued."""
-        data = event.data
-        return Step(
-            {
-                key: state_of(rows, key).replace(curriculum_weight=weight, plateaued=key in data.plateaued)
-                for key, weight in data.weights.items()
-            }
-        )
+        """Set the weights of all configurations, and which of them are plateaued. One that wakes has no stalls."""
+        changed, data = dict[str, FeedbackState | None](), event.data
+        for key, weight in data.weights.items():
+            state, done = state_of(rows, key), key in data.plateaued
+            stalls = 0 if state.plateaued and not done else state.stalls
+            changed[key] = state.replace(curriculum_weight=weight, plateaued=done, stalls=stalls)
+        return Step(changed)
 
     @handles(PlateauDetected)
     def stalled(self, rows: States, event: Event[PlateauDetected]) -> Step[FeedbackState]:

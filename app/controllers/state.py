@@ -16,7 +16,7 @@ from app.config import Parameter, RunSettings
 from app.config.feedback import StallSettings
 from app.controllers.knobs import configured
 from app.controllers.lineage import REMEMBERED, Lineage
-from app.controllers.trend import RatingPoint, RatingPool, connected, pooled, whole_slope
+from app.controllers.trend import RatingPoint, RatingPool, connected, pooled, present_slope
 from app.core import SECONDS_PER_HOUR, ConfigKey, Elo, EloPerHour, ModelHash
 from app.events import (
     Cause,
@@ -86,7 +86,7 @@ class FeedbackState(Row, frozen=True):
     elo_stderr: float | None = None
     #: Highest rating of a trained model: no rating in ``elo_history`` is above it.
     elo_peak: Elo | None = None
-    #: Slope of ``elo_pools``; set only with at least three of them.
+    #: Present slope of ``elo_pools``; set only with at least three of them.
     elo_velocity: EloPerHour | None = None
     #: Latest ratings of trained models, in order of time.
     elo_history: Annotated[tuple[RatingPoint, ...], Meta(max_length=HISTORY_LENGTH)] = ()
@@ -164,7 +164,7 @@ class FeedbackState(Row, frozen=True):
 
     #: Standard error of ``elo_velocity``; set together with it, as are the next two.
     elo_velocity_stderr: float | None = None
-    #: Gain per second of worker time, Elo; the slope of ``elo_pools``.
+    #: The same per second of worker time, Elo.
     elo_gain: float | None = None
     #: Standard error of ``elo_gain``.
     elo_gain_stderr: float | None = None
@@ -192,7 +192,8 @@ class FeedbackState(Row, frozen=True):
         gains = (self.elo_velocity, self.elo_velocity_stderr, self.elo_gain, self.elo_gain_stderr)
         assert len({value is None for value in gains}) == 1
         assert all(earlier.spent <= later.spent for earlier, later in pairwise(self.elo_pools))
-        assert min(self.worker_time.to_json().values()) >= 0
+        spent = self.worker_time
+        assert min(spent.selfplay, spent.inspection, spent.training, spent.evaluation) >= 0
         assert all(earlier.time <= later.time for earlier, later in pairwise(self.elo_history))
         assert all(earlier.time <= later.time for earlier, later in pairwise(self.elo_pools))
         assert (self.elo_plateau_count > 0) == (self.elo_trend is not None and self.elo_trend < PLATEAU_ELO)
@@ -257,7 +258,7 @@ class FeedbackState(Row, frozen=True):
         pools = pooled(self.elo_pools if before else (), new, spacing_seconds(stall, scale))[-HISTORY_LENGTH:]
         trend = None if before is None else elo - before.elo
         flat = trend is not None and trend < PLATEAU_ELO
-        return self._with_pools(pools).replace(
+        return self._with_pools(pools, stall.confidence).replace(
             elo_current=elo,
             elo_stderr=stderr,
             elo_peak=elo if self.elo_peak is None else max(self.elo_peak, elo),
@@ -269,9 +270,9 @@ class FeedbackState(Row, frozen=True):
             last_evaluation_time=now,
         )
 
-    def _with_pools(self, pools: tuple[RatingPool, ...]) -> Self:
+    def _with_pools(self, pools: tuple[RatingPool, ...], confidence: float) -> Self:
         """Set the pools of ratings, and gain and velocity with them."""
-        slope = whole_slope(pools)
+        slope = present_slope(pools, confidence)
         return self.replace(
             elo_pools=pools,
             elo_velocity=slope and slope.velocity,
@@ -291,7 +292,7 @@ class FeedbackState(Row, frozen=True):
         if not pools:  # they began at a removed model
             for point in connected(history):
                 pools = pooled(pools, point, spacing_seconds(stall, self.time_scale))
-        return self._with_pools(pools).replace(elo_history=history)
+        return self._with_pools(pools, stall.confidence).replace(elo_history=history)
 
     def update_win_rate(self, win_rate: float) -> Self:
         """Set the win rate against the random bot, and count consecutive high (> 0.7) and low (< 0.5) rates."""

@@ -117,10 +117,15 @@ def connected(history: Sequence[RatingPoint]) -> tuple[RatingPoint, ...]:
     return tuple(history[first:])
 
 
-def whole_slope(pools: Sequence[RatingPool]) -> Slope | None:
-    """Return the weighted least-squares slope of all ratings; ``None`` before the third pool."""
-    slopes = [slope for _, slope in latest_slopes(pools)]
-    return slopes[-1] if slopes else None
+def present_slope(pools: Sequence[RatingPool], confidence: float) -> Slope | None:
+    """Return the present slope; ``None`` before the third pool.
+
+    Learning curves flatten, so that over any time up to now the slope is at least the present one. Hence each upper
+    bound is one of the present slope, too, and the slope with the lowest counts. Its time is short where a curve has
+    just flattened, and long where ratings are noisy.
+    """
+    slopes = (slope for _, slope in latest_slopes(pools))
+    return min(slopes, key=lambda slope: slope.gain + confidence * slope.gain_stderr, default=None)
 
 
 def latest_slopes(pools: Sequence[RatingPool]) -> Iterator[tuple[RatingPool, Slope]]:

@@ -269,7 +269,9 @@ async def test_host_void_publishes_nothing_about_the_past(stage):
     states = MemoryStateStore()
     await stage.until(TrainingRequested, stage.host("training_trigger", states), count=2)
     asked = list(history(stage.journal, types={TrainingRequested}))
-    done = TrainingCompleted(request_id=asked[0].id, model="a" * 64, parent=None, step=0, rows=1, metrics=None, seconds=1.0)
+    done = TrainingCompleted(
+        request_id=asked[0].id, model="a" * 64, parent=None, step=0, rows=1, metrics=None, seconds=1.0
+    )
     await stage.publish(done, "done", asked[0].subject)
     position = stage.journal.head
     await stage.beats(stage.host("training_trigger", states))

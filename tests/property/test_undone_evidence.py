@@ -69,7 +69,13 @@ class Loop:
         self.feed(asked, at)
         self.feed(
             TrainingCompleted(
-                request_id=self.state.lineage.training, model=model, parent=parent, step=9, rows=9, metrics=None, seconds=1.0
+                request_id=self.state.lineage.training,
+                model=model,
+                parent=parent,
+                step=9,
+                rows=9,
+                metrics=None,
+                seconds=1.0,
             ),
             at,
         )

@@ -225,7 +225,9 @@ def trained(model: str = NEW, parent: str | None = OLD, step: int = 1, **metrics
     """Return a finished training."""
     usual = dict.fromkeys(("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "seconds"), 0.1)
     figures = {**usual, "explained_variance": 0.5, **metrics}
-    return TrainingCompleted(request_id="t", model=model, parent=parent, step=step, rows=100, metrics=figures, seconds=1.0)
+    return TrainingCompleted(
+        request_id="t", model=model, parent=parent, step=step, rows=100, metrics=figures, seconds=1.0
+    )
 
 
 def scored(

@@ -1,41 +1,38 @@
 """CurriculumIntegration: each of its rules."""
 
-import driving
 import pytest
-from driving import KEY, OTHER_KEY, Driven, gated, rated, run_settings, scored
+from driving import KEY, OTHER_KEY, Driven, gated, played, rated, run_settings, scored
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.config import GAMES
+from app.config import GAMES, RunSettings
 from app.controllers import CurriculumIntegration, FeedbackState
-from app.controllers.curriculum import Usual, normalised, raw_weight
-from app.events import ClockTick, EvaluationCompleted, SelfplayComplete
+from app.controllers.curriculum import normalised, plateaued, worth
+from app.events import ClockTick, CurriculumRebalanced, EvaluationCompleted, ExplorationBoost, PlateauDetected
 
 TICK = ClockTick(period_seconds=10)
 EMPTY = FeedbackState(config_key=KEY)
+SETTINGS = run_settings(KEY, OTHER_KEY, stall={"check_seconds": 600})
+"""Settings with which a minute without a tick is no time in which the run was off."""
 
 
-USUAL = Usual(requests=100.0, velocity=20.0)
+def boost(multiplier: float) -> ExplorationBoost:
+    return ExplorationBoost(multiplier=multiplier, lasts_seconds=60.0, reason="r")
 
 
-def weight(requests: float = USUAL.requests, **fields) -> float:
-    return raw_weight(EMPTY.replace(**fields), requests, USUAL)
+STALL = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
 
 
-def test_faster_improvement_a_deficit_and_quality_weigh_more():
-    assert weight() == weight(elo_velocity=-3.0) == pytest.approx(1.0), "a decline is as if nothing were known"
-    assert weight(elo_velocity=100.0) > weight(elo_velocity=10.0) > weight(elo_velocity=None)
-    assert weight(elo_velocity=-50.0) == weight(elo_velocity=None)
-    assert weight(10) > weight(100) > weight(1000)
-    assert weight(quality_score=0.2) < weight(quality_score=0.9) < weight(quality_score=None)
+def gaining(gain: float, stderr: float = 0.1, **fields) -> FeedbackState:
+    return EMPTY.replace(elo_gain=gain, elo_gain_stderr=stderr, **fields)
 
 
-@given(velocity=st.floats(0.01, 1000), pace=st.floats(0.01, 100))
-def test_what_is_fast_is_relative_to_the_others(velocity, pace):
-    state = EMPTY.replace(elo_velocity=velocity)
-    elsewhere = EMPTY.replace(elo_velocity=velocity * pace)
-    faster = USUAL._replace(velocity=USUAL.velocity * pace)
-    assert raw_weight(elsewhere, 1.0, faster) == pytest.approx(raw_weight(state, 1.0, USUAL))
+def test_worth_is_importance_times_quality_times_gain_and_error():
+    assert worth(gaining(2.0, 0.5), 3.0, optimism=1.0) == pytest.approx(3.0 * 2.5)
+    assert worth(gaining(2.0, 0.5), 1.0, optimism=2.0) == pytest.approx(3.0)
+    assert worth(gaining(-9.0, 0.5), 1.0, optimism=1.0) == pytest.approx(0.5), "a decline is as if nothing were gained"
+    assert worth(gaining(2.0, 0.5, quality_score=0.2), 1.0, optimism=0.0) == pytest.approx(2.0 * 0.6)
+    assert worth(EMPTY, 1.0, optimism=1.0) is None
 
 
 @given(raw=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=40))
@@ -47,73 +44,107 @@ def test_weights_are_clamped_average_1_and_keep_their_order(raw):
     assert ordered == sorted(ordered)
 
 
-def played(games: int) -> SelfplayComplete:
-    answer = driving.played()
-    return answer.replace(shard=answer.shard.replace(games=games))
+@pytest.mark.parametrize(
+    ("stalls", "before", "gain", "done"),
+    [
+        *((1, False, 0.0, False), (2, False, 0.0, True), (2, False, 0.112, False), (2, False, 0.110, True)),
+        *((2, True, 0.249, True), (2, True, 0.251, False)),
+    ],
+)
+def test_plateaued_after_a_vain_boost_below_the_floor(stalls, before, gain, done):
+    """Two configurations; the other gains 1. A share of 0.2 begins at a gain of 1/9, and one of 0.4 at 1/4."""
+    states = {KEY: gaining(0.0, stalls=stalls, plateaued=before), OTHER_KEY: gaining(1.0)}
+    assert (KEY in plateaued(states, {KEY: gain, OTHER_KEY: 1.0}, floor=0.2)) == done
 
 
-@pytest.fixture
-def curriculum():
-    return begun(Driven(CurriculumIntegration, run_settings(KEY, OTHER_KEY)))
+class Two:
+    """Two configurations, each rated once a minute from a straight line, after ten seconds of a worker."""
+
+    def __init__(self, settings: RunSettings = SETTINGS) -> None:
+        self.driven = Driven(CurriculumIntegration, settings)
+        self.minutes = 0
+        self.changes: list[CurriculumRebalanced] = []
+
+    def run(self, minutes: int, first: float, second: float, stderr: float = 4.0) -> dict[str, float]:
+        """Rate both, with a gain per minute each, and return the latest weights."""
+        for _ in range(minutes):
+            self.minutes += 1
+            for key, gain in ((KEY, first), (OTHER_KEY, second)):
+                work = played().replace(seconds=10.0)
+                self.driven.feed(work, key=key, at=60 * self.minutes)
+                said = self.driven.feed(rated(gain * self.minutes, stderr=stderr), key=key, at=60 * self.minutes)
+                self.changes += [payload for payload in said if isinstance(payload, CurriculumRebalanced)]
+        return {key: self.driven.state(key).curriculum_weight for key in (KEY, OTHER_KEY)}
 
 
-def begun(curriculum: Driven) -> Driven:
-    """Feed the first rating at 0 s, which begins the cooldown."""
-    assert not curriculum.feed(rated(), at=0)
-    return curriculum
+def test_what_gains_more_gets_more_within_the_bounds():
+    weights = Two().run(20, first=10.0, second=20.0, stderr=0.5)
+    assert weights[OTHER_KEY] / weights[KEY] == pytest.approx(2.0, rel=0.1)
+    assert Two().run(20, first=0.0, second=100.0) == pytest.approx({KEY: 0.2, OTHER_KEY: 1.8})
 
 
-def test_first_rating_changes_no_weights_whatever_was_played():
-    curriculum = Driven(CurriculumIntegration, run_settings(KEY, OTHER_KEY))
-    curriculum.feed(played(5000), key=OTHER_KEY, at=1)
-    assert not curriculum.feed(rated(), at=2)
-    assert not curriculum.feed(rated(), at=601.9)
-    assert curriculum.feed(rated(), at=602)
+def test_importance_counts_like_gain():
+    important = GAMES[KEY].replace(importance=3.0)
+    settings = SETTINGS.replace(configs=(important, GAMES[OTHER_KEY]))
+    weights = Two(settings).run(20, first=10.0, second=10.0, stderr=0.5)
+    assert weights[KEY] / weights[OTHER_KEY] == pytest.approx(3.0, rel=0.1)
 
 
-def test_evaluation_rebalances_at_once_and_is_the_cause(curriculum):
+def test_unknown_gain_counts_as_the_best():
+    """The other configuration is rated for the first time when much is known of this one."""
+    driven = Driven(CurriculumIntegration, SETTINGS)
+    for minute in range(12):
+        driven.feed(played().replace(seconds=10.0), rated(10.0 * minute), at=60 * minute)
+    assert driven.state(KEY).elo_gain == pytest.approx(10 / 11), "Elo per second: ten of self-play, one of evaluation"
+    assert driven.state(KEY).curriculum_weight == driven.state(OTHER_KEY).curriculum_weight == 1.0
+
+
+@pytest.mark.parametrize(("at", "changed"), [(599.9, False), (600, True)])
+def test_first_rating_begins_the_cooldown_of_10_minutes(at, changed):
+    by_the_clock = {"check_seconds": 600, "window_ratings": 0, "window_hours": 0.5}
+    driven = Driven(CurriculumIntegration, run_settings(KEY, OTHER_KEY, stall=by_the_clock))
+    for n in range(3):  # pools of ratings are 100 s apart
+        for key, gain in ((KEY, 0.0), (OTHER_KEY, 50.0)):
+            assert not driven.feed(played().replace(seconds=10.0), rated(gain * n), key=key, at=150 * n)
+    assert bool(driven.feed(rated(0.0), at=at)) == changed
+
+
+def test_rating_alone_rebalances_and_is_the_cause():
     """A tick, a gate or a tournament does not rebalance."""
-    curriculum.feed(played(5000), key=OTHER_KEY, at=1)
-    assert not curriculum.feed(TICK, key=None, at=602)
-    assert not curriculum.feed(gated(50, 0, 50), rated().replace(purpose="tournament"), at=602)
-    (rebalanced,) = curriculum.envelopes(rated(), at=603)
-    *_, evaluated = (event for event in curriculum.events if isinstance(event.data, EvaluationCompleted))
+    two = Two()
+    two.run(9, first=0.0, second=50.0)
+    assert not two.driven.feed(TICK, key=None, at=10_000)
+    assert not two.driven.feed(gated(50, 0, 50), rated().replace(purpose="tournament"), at=10_000)
+    (rebalanced,) = two.driven.envelopes(rated(900.0, stderr=4.0), at=10_001)
+    *_, evaluated = (event for event in two.driven.events if isinstance(event.data, EvaluationCompleted))
     assert rebalanced.causationid == evaluated.id
-    assert rebalanced.data.weights[KEY] > 1 > rebalanced.data.weights[OTHER_KEY]
 
 
-@pytest.mark.parametrize(("at", "again"), [(1201.9, False), (1202, True)])
-def test_the_next_change_comes_after_10_minutes(curriculum, at, again):
-    curriculum.feed(played(5000), key=OTHER_KEY, at=1)
-    assert curriculum.feed(rated(), at=602)
-    curriculum.feed(*[played(50_000)] * 9, at=603)
-    assert bool(curriculum.feed(rated(), at=at)) == again
+def test_a_change_that_is_too_small_is_no_decision():
+    two = Two()
+    two.run(30, first=10.0, second=10.0)
+    assert two.changes == []
 
 
-def test_a_change_that_is_too_small_is_no_decision(curriculum):
-    curriculum.feed(played(4 * GAMES[KEY].selfplay.games_per_request), at=1)
-    curriculum.feed(played(4 * GAMES[OTHER_KEY].selfplay.games_per_request + 10), key=OTHER_KEY, at=1)
-    assert not curriculum.feed(rated(), at=700)
+def test_cooldown_shrinks_with_the_stall_window():
+    """Ratings a minute apart: 20 of them are a window of 20 minutes instead of 6 hours, and 10 minutes become 33 s."""
+    two = Two()
+    two.run(9, first=0.0, second=100.0)
+    assert two.driven.state(KEY).time_scale == pytest.approx(1 / 18)
+    assert two.changes
 
 
-def test_quality_and_velocity_reach_it(curriculum):
-    curriculum.feed(scored(0.1), at=1)
-    said = [p for third in range(9) for p in curriculum.feed(rated(30.0 * third), key=OTHER_KEY, at=700 + 1210 * third)]
-    assert said[-1].weights[OTHER_KEY] > said[0].weights[OTHER_KEY] > said[-1].weights[KEY]
-
-
-def test_games_count_by_the_requests_that_they_make_up():
-    """Fewer but longer games are no deficit: one of 150 moves takes the time of twenty games of 8 moves."""
-    long, short = "chinese_checkers_3p", "tic_tac_toe_2p"
-    curriculum = begun(Driven(CurriculumIntegration, run_settings(long, short)))
-    for key in (long, short):
-        curriculum.feed(played(10 * GAMES[key].selfplay.games_per_request), key=key, at=1)
-    assert not curriculum.feed(rated(), key=short, at=700)
-    assert GAMES[long].selfplay.games_per_request < GAMES[short].selfplay.games_per_request
-
-
-def test_where_all_stand_still_noise_makes_nobody_fast(curriculum):
-    """A negligible velocity is a stall, even if it is above average."""
-    for third in range(15):
-        assert not curriculum.feed(rated(0.03 * third), key=KEY, at=1210 * third)
-        assert not curriculum.feed(rated(0.0), key=OTHER_KEY, at=1210 * third)
+def test_plateau_begins_at_the_floor_and_ends_by_improvement():
+    two = Two()
+    two.run(12, first=0.0, second=50.0)
+    two.driven.feed(STALL, boost(1.5), STALL, boost(2.25), at=60 * two.minutes)
+    weights = two.run(6, first=0.0, second=50.0)
+    assert weights[KEY] == pytest.approx(0.2)
+    assert two.driven.state(KEY).plateaued
+    assert f"{KEY} is plateaued" in two.changes[-1].reason
+    two.driven.feed(boost(1.0), at=60 * two.minutes)
+    assert two.driven.state(KEY).stalls == 2, "a boost that ends is no improvement where it was in vain"
+    two.run(20, first=60.0, second=50.0)
+    assert not two.driven.state(KEY).plateaued
+    assert two.driven.state(KEY).stalls == 0
+    assert any(f"{KEY} is no longer plateaued" in change.reason for change in two.changes)

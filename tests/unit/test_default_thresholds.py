@@ -2,9 +2,10 @@
 
 import pytest
 from builders import ready, tuned
-from driving import HOUR, KEY, Driven, distributed, match, played, rated, run_settings, scored, trained
+from driving import HOUR, KEY, Driven, distributed, match, played, rated, run_settings, scored
 
 from app.config import FeedbackSettings
+from app.config.feedback import StallSettings
 from app.controllers import (
     EvaluationFeedbackHandler,
     FeedbackLoopController,
@@ -24,16 +25,16 @@ UNSMOOTHED = run_settings(quality={"smoothing": 1.0})
 def test_defaults_that_are_only_numbers():
     default = FeedbackSettings()
     assert default.watchdog.severity_elo == (20, 35, 50, 75)
-    assert (default.curriculum.min_change, default.curriculum.least_velocity) == (0.05, 5.0)
+    assert (default.curriculum.min_change, default.curriculum.optimism) == (0.05, 1.0)
     gate = default.lifecycle
     assert (gate.elo0, gate.elo1, gate.alpha, gate.beta) == (-80.0, 0.0, 0.05, 0.05)
 
 
 @pytest.mark.parametrize(
     ("at", "multipliers"),
-    [((599,), []), ((600, 7799), [1.5]), ((600, 7800), [1.5, 2.25]), ((600, 7799, 8398), [1.5])],
+    [((9,), []), ((10, 7209), [1.5]), ((10, 7210), [1.5, 2.25]), ((10, 7209, 7218), [1.5])],
 )
-def test_stall_check_runs_every_600_s_and_a_boost_lasts_2_hours(at, multipliers):
+def test_stall_check_runs_every_10_s_and_a_boost_lasts_2_hours(at, multipliers):
     loop = Driven(FeedbackLoopController, UNSMOOTHED)
     loop.feed(scored(0.45), at=1)
     boosts = [boost for seconds in at for boost in loop.feed(TICK, key=None, at=seconds)]
@@ -82,23 +83,15 @@ def test_without_training_games_are_60_s_apart(scheduler, at, requests):
 
 
 @pytest.mark.parametrize(
-    ("fact", "hours", "priority"),
-    [
-        *((trained(), hours, priority) for hours, priority in ((0, 1.0), (0.5, 1.5), (1, 2.0), (5, 2.0))),
-        *((rated(stderr=error), 0, priority) for error, priority in ((1, 0.505), (50, 0.75), (100, 1.0), (300, 1.0))),
-        *(
-            (CurriculumRebalanced(weights={KEY: weight}, reason="x"), 0, priority)
-            for weight, priority in ((0.001, 0.5), (0.5, 0.5), (0.6, 0.6), (2.0, 2.0), (9.0, 2.0))
-        ),
-    ],
+    ("weight", "priority"), [(0.001, 0.1), (0.1, 0.1), (0.6, 0.6), (2.0, 2.0), (10.0, 10.0), (11.0, 10.0)]
 )
-def test_priority_is_doubled_by_an_hour_100_elo_and_weights(scheduler, fact, hours, priority):
+def test_priority_is_the_weight_from_a_tenth_to_ten(scheduler, weight, priority):
     """A configuration that is asked for games takes a turn of one second over its priority."""
-    scheduler.feed(fact, key=None if isinstance(fact, CurriculumRebalanced) else KEY)
-    scheduler.feed(distributed(), at=hours * HOUR)
+    scheduler.feed(CurriculumRebalanced(weights={KEY: weight}, plateaued=(), reason="x"), key=None)
+    scheduler.feed(distributed(), at=0)
     assert 1 / scheduler.row(CONFIG + KEY).config.finish == pytest.approx(priority)
 
 
 @pytest.mark.parametrize(("elo", "tier"), [(-1.0, 0), (399.9, 0), (400.0, 1), (799.9, 1), (800.0, 2)])
 def test_a_tier_is_400_elo(elo, tier):
-    assert EMPTY.update_elo(elo, 10.0, EPOCH).curriculum_tier == tier
+    assert EMPTY.update_elo(elo, 10.0, EPOCH, StallSettings()).curriculum_tier == tier

@@ -106,7 +106,7 @@ def test_settings_hold_only_what_json_can_say(value: Any) -> None:
     with pytest.raises(ValidationError, match=r"settings\.temperature"):
         RunConfigured(run_id="r", settings={"temperature": value})
     with pytest.raises(ValidationError, match="finite"):
-        CurriculumRebalanced(weights={ConfigKey("hex7_2p"): float("nan")}, reason="")
+        CurriculumRebalanced(weights={ConfigKey("hex7_2p"): float("nan")}, plateaued=(), reason="")
 
 
 def halves(**changed) -> dict:

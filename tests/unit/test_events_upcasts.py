@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,8 @@ from driving import KEY, parity, played, rated, scored, trained
 from pydantic import ValidationError
 from scenario_events import asked
 
-from app.config import GAMES, RunSettings
+from app.config import GAMES, FeedbackSettings, RunSettings
+from app.config.feedback import StallSettings
 from app.events import (
     BY_TYPE,
     AgentRating,
@@ -124,7 +126,7 @@ WORKER = "selfplay_worker@laptop"
 SHARD = ShardRef(key="c" * 64, worker=None, rows=9, games=1, model="a" * 64, seed=1)
 BARE = {"key": "c" * 64, "rows": 9, "games": 1, "model": "a" * 64, "seed": 1}
 UNNAMED: list[tuple[Payload, dict[str, Any]]] = [
-    (scored().replace(shard=SHARD), {"shard": BARE}),
+    (scored().replace(shard=SHARD, seconds=None), {"shard": BARE}),
     (played().replace(shard=SHARD.replace(worker=WORKER)), {"shard": BARE, "worker": WORKER}),
     (asked(WORKER), {}),
     (training_of(SHARD, model=None), {"shards": [BARE]}),
@@ -157,7 +159,7 @@ FIGURES = {"policy_loss": -0.1, "value_loss": 0.3, "entropy": 1.0, "approx_kl": 
 
 @pytest.mark.parametrize(("explained", "named"), [(None, {}), (0.5, {"explained_variance": 0.5})])
 def test_lift_of_an_old_training_names_its_metrics(explained: float | None, named: dict[str, float]) -> None:
-    now = trained().replace(metrics={**FIGURES, **named, "seconds": 2.0})
+    now = trained().replace(metrics={**FIGURES, **named, "seconds": 2.0}, seconds=None)
     before = {**now.model_dump(mode="json"), "metrics": {**FIGURES, "explained_variance": explained, "seconds": 2.0}}
     assert TrainingCompleted(**lift(now.event_type, before, 1, now.dataversion)) == now
 
@@ -166,7 +168,7 @@ def test_lift_of_an_old_training_names_its_metrics(explained: float | None, name
     ("now", "before"),
     [
         (
-            trained().replace(parent=None, step=0, metrics=None),
+            trained().replace(parent=None, step=0, metrics=None, seconds=None),
             trained(parent=None, step=0).model_dump() | {"metrics": None},
         ),
         (
@@ -181,14 +183,22 @@ def test_lift_of_an_initial_model_or_progress(now: Payload, before: dict[str, An
 
 
 def test_lift_of_old_settings_moves_or_drops_them() -> None:
-    """The learning rate and the epochs were settings of PPO, and the silence of nodes was one of the scheduler."""
-    now = RunSettings(configs=(GAMES[KEY].replace(learning_rate=2e-4, epochs=7),))
-    second = now.model_dump(mode="json")
+    """The learning rate and the epochs were settings of PPO, and the silence of nodes was one of the scheduler.
+
+    Windows of stalls had a fixed number of hours, and two other rules went by the clock.
+    """
+    by_the_clock = FeedbackSettings(stall=StallSettings(window_ratings=0))
+    now = RunSettings(configs=(GAMES[KEY].replace(learning_rate=2e-4, epochs=7),), feedback=by_the_clock)
+    third = now.model_dump(mode="json")
+    del third["feedback"]["stall"]["window_ratings"]
+    third["feedback"]["curriculum"]["least_velocity"] = 5.0
+    third["feedback"]["scheduler"]["staleness_hours"] = 1.0
+    second = deepcopy(third)
     second["feedback"]["scheduler"]["node_silent_seconds"] = 30.0
-    first = now.model_dump(mode="json")
+    first = deepcopy(second)
     for config in first["configs"]:
         config["ppo"] |= {name: config.pop(name) for name in ("learning_rate", "epochs")}
-    for version, before in enumerate((first, second), start=1):
+    for version, before in enumerate((first, second, third), start=1):
         data = {"run_id": "r", "settings": before}
         lifted = lift(RunConfigured.event_type, data, version, RunConfigured.dataversion)
         assert RunSettings.recorded(lifted["settings"], "broker@laptop") == now

@@ -25,8 +25,12 @@ from app.events import (
 from app.events.envelope import EPOCH
 
 TICK = ClockTick(period_seconds=10)
-STEADY = {"quality": {"smoothing": 1.0}, "intensity": {"cooldown_seconds": 0}}
-"""Settings without smoothing and cooldown: each score counts by itself."""
+STEADY = {
+    "quality": {"smoothing": 1.0},
+    "intensity": {"cooldown_seconds": 0},
+    "stall": {"window_ratings": 0, "check_seconds": 600},
+}
+"""Settings without smoothing and cooldown: each score counts by itself. Windows are six hours."""
 
 
 @pytest.fixture
@@ -58,7 +62,9 @@ def is_stall(elos: Sequence[float], stderr: float, **settings: float) -> bool:
 
 
 def stall_of(elos: Sequence[float], stderr: float, **settings: float) -> Stall | None:
-    pools = [RatingPool(time=at(n / 2), last=at(n / 2), elo=elo, stderr=stderr) for n, elo in enumerate(elos)]
+    pools = [
+        RatingPool(time=at(n / 2), last=at(n / 2), elo=elo, stderr=stderr, spent=n / 2) for n, elo in enumerate(elos)
+    ]
     return stalled(pools, StallSettings(**settings), at((len(elos) - 1) / 2))
 
 
@@ -162,7 +168,7 @@ class TestStall:
         """At 10 Elo/h with 20 Elo of noise at most 5% of the days have a stall; with online Elo, a third have."""
         rng, alarmed, days = np.random.default_rng(5), 0, 40
         for _ in range(days):
-            loop = Driven(FeedbackLoopController, run_settings())
+            loop = Driven(FeedbackLoopController, run_settings(stall=STEADY["stall"]))
             said = []
             for hour in np.arange(0, 24, 0.25):
                 said += loop.feed(rated(10 * hour + rng.normal(0, 20), stderr=20.0), at=hour * HOUR)

@@ -27,6 +27,7 @@ from msgspec import ValidationError
 from msgspec.structs import asdict
 
 from app.config import GAMES
+from app.config.feedback import StallSettings
 from app.controllers import FeedbackLoopController, FeedbackState
 from app.controllers.lineage import Champion, Lineage
 from app.controllers.state import HISTORY_LENGTH
@@ -46,6 +47,7 @@ from app.events import (
 from app.events.envelope import EPOCH
 
 NOW = EPOCH + timedelta(hours=1000)
+SIX_HOURS = StallSettings(window_ratings=0)
 EMPTY = FeedbackState(config_key=KEY)
 CONFIG = GAMES[KEY]
 
@@ -57,6 +59,7 @@ SIGNALS = """training_intensity exploration_boost data_freshness_hours consecuti
     last_adjustment_time"""
 MONITORING = """elo_trend elo_plateau_count win_rate_trend consecutive_high_win_rate consecutive_low_win_rate
     urgency_score last_urgency_update last_promotion_success curriculum_tier"""
+OWN_TIME = """elo_velocity_stderr elo_gain elo_gain_stderr worker_time time_scale stalls plateaued"""
 KNOBS = """training_block selfplay_rate boost_lasts_seconds boost_set_by learning_rate epochs games_per_iteration
     quality_threshold base_temperature matchmaking"""
 
@@ -64,7 +67,8 @@ KNOBS = """training_block selfplay_rate boost_lasts_seconds boost_set_by learnin
 def test_state_has_22_and_6_and_9_signals_and_unknown_ones():
     groups = [names.split() for names in (CANONICAL, SIGNALS, MONITORING, KNOBS)]
     assert [len(names) for names in groups[:3]] == [22, 6, 9]
-    assert FeedbackState.__struct_fields__ == (*(name for names in groups for name in names), "lineage", "elo_pools")
+    fields = (*(name for names in groups for name in names), "lineage", "elo_pools", *OWN_TIME.split())
+    assert FeedbackState.__struct_fields__ == fields
     unknown = {name for name, value in asdict(EMPTY).items() if value is None}
     assert {"quality_score", "data_quality_score", "win_rate", "elo_current", "elo_stderr", "elo_velocity"} <= unknown
 
@@ -77,7 +81,7 @@ def test_its_json_is_lossless(ratings, win_rates):
     state, now = EMPTY, NOW
     for elo, stderr, seconds in ratings:
         now += timedelta(seconds=seconds)
-        state = state.update_elo(elo, stderr, now)
+        state = state.update_elo(elo, stderr, now, SIX_HOURS)
     for win_rate in win_rates:
         state = state.update_win_rate(win_rate)
     state = state.update_parity(3, 1).compute_urgency(now)
@@ -85,15 +89,24 @@ def test_its_json_is_lossless(ratings, win_rates):
     assert len(state.elo_history) <= HISTORY_LENGTH
 
 
+def risen(
+    state: FeedbackState, elo: float, after: timedelta, stderr: float = 10, model: ModelHash | None = None
+) -> FeedbackState:
+    """Return the state after another hour of a worker and a rating."""
+    return state.with_worker_time(selfplay=3600).update_elo(elo, stderr, NOW + after, SIX_HOURS, model)
+
+
 def test_update_elo_keeps_history_peak_trend_and_pools():
-    state = EMPTY.update_elo(100, 10, NOW).update_elo(150, 10, NOW + timedelta(hours=1))
+    state = EMPTY
+    for hour, elo in enumerate([100, 150]):
+        state = risen(state, elo, timedelta(hours=hour))
     assert (state.elo_current, state.elo_peak, state.elo_trend, state.elo_plateau_count) == (150, 150, 50, 0)
-    state = state.update_elo(140, 10, NOW + timedelta(hours=2)).update_elo(144, 10, NOW + timedelta(hours=3))
+    state = risen(risen(state, 140, timedelta(hours=2)), 144, timedelta(hours=3))
     assert (state.elo_peak, state.elo_plateau_count, len(state.elo_history)) == (150, 2, 4)
     assert state.elo_velocity is not None
     state = EMPTY
     for minute in range(60):
-        state = state.update_elo(10 * minute, 20, NOW + timedelta(minutes=minute), spacing_seconds=1200)
+        state = risen(state, 10 * minute, timedelta(minutes=minute), stderr=20)
     assert len(state.elo_pools) == 3
     assert state.elo_pools[0].stderr == pytest.approx(20 / 20**0.5)
     assert state.elo_pools[0].last - state.elo_pools[0].time == timedelta(minutes=19)
@@ -117,7 +130,7 @@ def test_update_parity_keeps_total_rate_and_last_status():
 
 def test_urgency_grows_with_staleness_and_stays_within_bounds():
     assert EMPTY.compute_urgency(NOW).urgency_score == 0.5
-    rated_now = EMPTY.update_elo(0, 10, NOW)
+    rated_now = EMPTY.update_elo(0, 10, NOW, SIX_HOURS)
     fresh, stale = rated_now.compute_urgency(NOW), rated_now.compute_urgency(NOW + timedelta(hours=12))
     assert (fresh.urgency_score, stale.urgency_score) == (0, 0.25)
     assert rated_now.compute_urgency(NOW + timedelta(days=900)).urgency_score == 0.5
@@ -157,7 +170,7 @@ def test_facts_set_the_signals(driven):
     assert state.last_evaluation_time == EPOCH + timedelta(seconds=7300)
 
 
-@pytest.mark.parametrize(("seconds", "urgency"), [(599, 0), (600, 0.5 / 144), (6 * HOUR, 0.125), (12 * HOUR, 0.25)])
+@pytest.mark.parametrize(("seconds", "urgency"), [(9, 0), (10, 0.5 / 8640), (6 * HOUR, 0.125), (12 * HOUR, 0.25)])
 def test_urgency_grows_while_an_evaluation_is_awaited(driven, seconds, urgency):
     """It is rated once per check period."""
     tick = ClockTick(period_seconds=10)
@@ -177,7 +190,7 @@ def test_decisions_set_the_knobs(driven):
         TrainingIntensityChanged(intensity="reduced", previous="normal", quality_score=0.5),
         at=10,
     )
-    driven.feed(CurriculumRebalanced(weights={KEY: 1.2}, reason="x"), key=None, at=11)
+    driven.feed(CurriculumRebalanced(weights={KEY: 1.2}, plateaued=(), reason="x"), key=None, at=11)
     state = driven.state()
     assert (state.exploration_boost, state.training_intensity, state.curriculum_weight) == (1.5, "reduced", 1.2)
     assert (state.boost_lasts_seconds, state.boost_set_by.recorded_us) == (1, 10_000_000)
@@ -247,11 +260,11 @@ def test_rollback_forgets_the_ratings_of_what_it_removes(driven):
 def test_removed_champions_leave_the_velocity_before_them():
     state = EMPTY
     for hour, (elo, model) in enumerate([(0, OLD), (50, OLD), (100, OLD), (190, NEW)]):
-        state = state.update_elo(elo, 10, NOW + timedelta(hours=hour), model=model)
+        state = risen(state, elo, timedelta(hours=hour), model=model)
     state = state.replace(lineage=Lineage(champions=(Champion(model=NEW, step=1),)))
     trained_from_the_removed = ModelHash("e" * 64)
-    state = state.update_elo(300, 10, NOW + timedelta(hours=4), model=trained_from_the_removed)
-    left = state.without([NEW], spacing_seconds=0.0)
+    state = risen(state, 300, timedelta(hours=4), model=trained_from_the_removed)
+    left = state.without([NEW], SIX_HOURS)
     assert [point.elo for point in left.elo_history] == [0, 50, 100]
     assert left.elo_velocity == pytest.approx(50)
 

@@ -26,7 +26,9 @@ def deliver(monitor: DrivenWorker, number: int, key: str = KEY) -> None:
 
 def judge(monitor: DrivenWorker, job: Job) -> None:
     request = job.request
-    verdict = QualityScoreUpdated(request_id=request.request_id, shard=request.shard, score=0.9, components={}, seconds=0.1)
+    verdict = QualityScoreUpdated(
+        request_id=request.request_id, shard=request.shard, score=0.9, components={}, seconds=0.1
+    )
     monitor.feed(verdict, job.cause.subject)
 
 

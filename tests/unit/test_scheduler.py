@@ -325,7 +325,7 @@ class TestWorkers:
 def shares(weights: dict[str, float], turns: int = 300) -> dict[str, float]:
     """Return configurations' shares of one busy worker's turns, given their curriculum weights."""
     scheduler = staffed(run_settings(*weights))
-    scheduler.feed(CurriculumRebalanced(weights=weights, reason="x"), key=None)
+    scheduler.feed(CurriculumRebalanced(weights=weights, plateaued=(), reason="x"), key=None)
     queue = [envelope for key in weights for envelope in scheduler.envelopes(distributed(), key=key)]
     counts = Counter[str]()
     while sum(counts.values()) < turns:
