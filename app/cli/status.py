@@ -21,6 +21,7 @@ from daemons.run_folder import of_other_history
 COLUMNS_EXPLAINED = """\b
 Columns:
 state           blocked until bad data is gone, paused for poor data,
+                plateaued: its gain is done, and it gets the least worker time;
                 exploration boosted by a factor, or trainings diverged in a
                 row
 games/s         games of self-play a second, over the last minute

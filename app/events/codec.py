@@ -182,17 +182,22 @@ def _drop_silence_setting(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+GONE = {"curriculum": "least_velocity", "scheduler": "staleness_hours"}
+"""Feedback settings of version 3 of RUN_CONFIGURED that are gone, by table."""
+
+
 def _time_by_the_clock(data: dict[str, Any]) -> dict[str, Any]:
-    """Let stall windows last their hours, as they did before a run had its own time; drop settings that are gone."""
+    """Let stall windows last their hours, as they did before a run had its own time, and drop settings of ``GONE``."""
     match data:
-        case {"settings": {"feedback": {**feedback}, **settings}}:
-            gone = {"curriculum": "least_velocity", "scheduler": "staleness_hours"}
-            for table, name in gone.items():
-                if isinstance(before := feedback.get(table), dict):
-                    feedback[table] = {key: value for key, value in before.items() if key != name}
-            stall = {**(feedback.get("stall") or {}), "window_ratings": 0}
-            return {**data, "settings": {**settings, "feedback": {**feedback, "stall": stall}}}
+        case {"settings": {"feedback": {"stall": {**stall}, **others}, **settings}}:
+            tables = {table: _without(values, GONE.get(table)) for table, values in others.items()}
+            feedback = {**tables, "stall": {**stall, "window_ratings": 0}}
+            return {**data, "settings": {**settings, "feedback": feedback}}
     return data
+
+
+def _without(values: Any, name: str | None) -> Any:
+    return {key: value for key, value in values.items() if key != name} if isinstance(values, dict) else values
 
 
 MEASURED = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")

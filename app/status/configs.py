@@ -8,6 +8,7 @@ from msgspec import field
 from app.controllers import Lineage
 from app.core import RANDOM, SECOND_US, MeanOutcome, ModelHash, Rate
 from app.events import (
+    CurriculumRebalanced,
     DistributionFailed,
     DistributionLate,
     EvaluationCompleted,
@@ -145,6 +146,7 @@ class ConfigRow(Row, frozen=True):
     untrained: Untrained = Untrained()
     regression: RegressionDetected | None = None
     boosted: Boosted | None = None
+    plateaued: bool = False
     decision: Decided | None = None
 
     @property
@@ -178,8 +180,10 @@ def fold_config(row: ConfigRow, event: Event[Payload]) -> ConfigRow:
     return row.replace(**changes) if changes else row
 
 
-def fold_configs(rows: Mapping[str, ConfigRow], event: Event[Payload]) -> dict[str, ConfigRow]:
-    """Return the row that an event about a configuration changes, by the configuration's key."""
+def fold_configs(rows: Mapping[str, ConfigRow], event: Event[Any]) -> dict[str, ConfigRow]:
+    """Return the rows that an event of ``CONFIGS_READ`` changes, by the configuration's key."""
+    if isinstance(data := event.data, CurriculumRebalanced):
+        return {key: row.replace(plateaued=key in data.plateaued) for key, row in rows.items() if key in data.weights}
     row = rows.get(event.subject) or ConfigRow(key=event.subject, since_us=event.recorded_us)
     return {event.subject: fold_config(row, event)}
 
@@ -342,3 +346,6 @@ CHANGED_BY: Mapping[type[Payload], Callable[[ConfigRow, Event[Any]], Changes]] =
     RegressionCleared: lambda *_: {"regression": None},
 }
 """Functions that return an event's changes to a configuration's row, by type."""
+
+CONFIGS_READ: frozenset[type[Payload]] = frozenset({*CHANGED_BY, CurriculumRebalanced})
+"""Payload types that the rows of configurations are folded from."""

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from app.bus.ports import Present
 from app.config import RunSettings
-from app.controllers.state import FeedbackState
+from app.controllers.state import FeedbackState, WorkerTime
 from app.core import BROKER, SECOND_US, ConfigKey
 from app.events.payload import Intensity
 from app.status.configs import ConfigRow
@@ -158,6 +158,12 @@ def _intensities(view: View) -> Iterator[Sample]:
             yield (config.key, intensity), float(config.state.training_intensity == intensity)
 
 
+def _worker_seconds(view: View) -> Iterator[Sample]:
+    for config in view.rows():
+        for kind in WorkerTime.__struct_fields__:
+            yield (config.key, kind), getattr(config.state.worker_time, kind)
+
+
 def _activities(view: View) -> Iterator[Sample]:
     for config in view.rows():
         for activity in get_args(Activity):
@@ -206,7 +212,7 @@ METRICS: tuple[Metric, ...] = (
     _of_config("flyball_rating_stderr_elo", "Standard error of the rating, in Elo.", lambda c: c.state.elo_stderr),
     _of_config(
         "flyball_rating_velocity_elo_per_hour",
-        "Slope of the ratings of the stall window.",
+        "Present slope of the ratings.",
         lambda c: c.state.elo_velocity,
     ),
     _of_config(
@@ -241,7 +247,17 @@ METRICS: tuple[Metric, ...] = (
     ),
     _of_config("flyball_selfplay_rate_ratio", "Factor on the rate of self-play.", lambda c: c.state.selfplay_rate),
     _of_config(
-        "flyball_curriculum_weight", "Share of games, relative to the mean of 1.", lambda c: c.state.curriculum_weight
+        "flyball_curriculum_weight",
+        "Share of worker time, relative to the mean of 1.",
+        lambda c: c.state.curriculum_weight,
+    ),
+    _of_config("flyball_plateaued", "1 while the configuration's gain is done.", lambda c: c.state.plateaued),
+    Metric(
+        "flyball_worker_seconds_total",
+        "counter",
+        "Worker time spent on the configuration, by kind of job.",
+        ("config", "kind"),
+        _worker_seconds,
     ),
     _of_config("flyball_learning_rate", "Learning rate of the next training.", _learning_rate),
     _of_config("flyball_urgency_ratio", "How much the configuration needs attention.", lambda c: c.state.urgency_score),

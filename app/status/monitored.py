@@ -38,7 +38,7 @@ from app.events import (
     TrainingRequested,
 )
 from app.events.rows import Row
-from app.status.configs import CHANGED_BY, ConfigRow, fold_configs
+from app.status.configs import CONFIGS_READ, ConfigRow, fold_configs
 from app.status.status import DAEMONS_READ, DaemonRow, fold_daemons
 
 JobOutcome = Literal["completed", "failed"]
@@ -150,7 +150,7 @@ class ConfigFold:
     settings: RunSettings
     name: ClassVar[str] = "ConfigFold"
     row: ClassVar[type[ConfigRow]] = ConfigRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset(CHANGED_BY)
+    reads: ClassVar[frozenset[type[Payload]]] = CONFIGS_READ
     emits: ClassVar[frozenset[type[Payload]]] = frozenset()
 
     def step(self, rows: Mapping[str, ConfigRow], event: Event[Payload]) -> Step[ConfigRow]:

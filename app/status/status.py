@@ -23,6 +23,7 @@ from app.config import ForeignSettings, RunSettings
 from app.core import BROKER, SECOND_US, MeanOutcome, ModelHash, Rate
 from app.events import (
     BY_TYPE,
+    CurriculumRebalanced,
     DaemonFact,
     DaemonFailed,
     DaemonHeartbeat,
@@ -42,7 +43,7 @@ from app.events import (
 from app.events.envelope import EPOCH
 from app.events.rows import Row
 from app.journal import JournalReader, history
-from app.status.configs import CHANGED_BY, ConfigRow, Progress, fold_configs
+from app.status.configs import CONFIGS_READ, ConfigRow, Progress, fold_configs
 from app.status.summary import one_line, short
 
 State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
@@ -69,7 +70,7 @@ MOST_SHOWN = 240  # characters of an error in a status
 MANY_FAILURES = 3
 """Failures in a row after which a configuration's status names them."""
 
-FORMAT = 10
+FORMAT = 11
 """Version of saved boards. Raise it when the rows change, or when a fold counts events differently."""
 
 
@@ -168,7 +169,7 @@ DAEMONS_READ: frozenset[type[Payload]] = frozenset(
 READS: frozenset[type[Payload]] = frozenset(
     {RunConfigured}
     | DAEMONS_READ
-    | CHANGED_BY.keys()
+    | CONFIGS_READ
     | {payload for payload in BY_TYPE.values() if payload.kind is Kind.DECISION}
 )
 """Payload types that a status is folded from."""
@@ -186,7 +187,8 @@ class ConfigStatus(Row, frozen=True):
     """Status of one configuration; ``None`` marks unknown or missing values.
 
     ``blocked`` is the reason of a training block. ``paused`` is whether training pauses because its data is too poor.
-    ``boost`` is the factor of an exploration boost. ``waiting_for`` names an obstacle and a remedy.
+    ``boost`` is the factor of an exploration boost. ``plateaued`` is whether its gain is done, so that it plays at the
+    lowest weight. ``waiting_for`` names an obstacle and a remedy.
     ``win_rate_random`` is the score against the random bot; ``outcome_random`` is the mean outcome against it in the
     game's own units, where outcomes are graded. ``late`` are live nodes that lack the model that is played.
     ``diverged`` counts the latest trainings in a row that diverged.
@@ -210,6 +212,7 @@ class ConfigStatus(Row, frozen=True):
     blocked: str | None
     paused: bool
     boost: float | None
+    plateaued: bool
     diverged: int
     last_decision: LastDecision | None
     waiting_for: str | None
@@ -275,7 +278,7 @@ class Board(Row, frozen=False):  # type: ignore[misc]
                 self._configure(event)
             elif isinstance(event.data, DaemonFact | Trouble):
                 self.daemons |= fold_daemons(self.daemons, event)
-            elif event.subject:
+            elif event.subject or isinstance(event.data, CurriculumRebalanced):
                 self.configs |= fold_configs(self.configs, event)
 
     def _configure(self, event: Event[RunConfigured]) -> None:

@@ -57,10 +57,11 @@ def _jobs(daemon: DaemonStatus) -> str:
 
 
 def _state(config: ConfigStatus) -> Text:
-    """Return obstacles to a configuration's training, and its exploration boost."""
+    """Return obstacles to a configuration's training, its plateau, and its exploration boost."""
     states = [Text("blocked", "bold red")] if config.blocked is not None else []
     states += [Text("paused", "red")] if config.paused else []
     states += [Text(f"diverged {config.diverged} x", "red")] if config.diverged else []
+    states += [Text("plateaued", "yellow")] if config.plateaued else []
     states += [Text(f"boosted {config.boost:.3g}", "yellow")] if config.boost is not None else []
     return Text(", ").join(states)
 

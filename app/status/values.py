@@ -7,6 +7,7 @@ from typing import Any
 from app.config import PARAMETERS
 from app.controllers import RatingPoint, RatingPool
 from app.controllers.lineage import Champion, DistributedModel
+from app.controllers.state import WorkerTime
 from app.events import Cause, MatchmakingUpdated, OpponentPick
 from app.status.state import Field
 from app.status.summary import short, show_time
@@ -53,6 +54,10 @@ def value_text(value: Any) -> str:  # noqa: C901 - one case a kind of value
             return f"{len(value)} in all"
         case RatingPoint() | RatingPool():
             return f"{value_text(value.time)}  {value.elo:+.0f} ± {value.stderr:.0f} Elo"
+        case WorkerTime():
+            return f"{value.total:,.0f} s: " + ", ".join(
+                f"{kind} {getattr(value, kind):,.0f}" for kind in value.__struct_fields__
+            )
         case Champion():
             rating = "" if value.elo is None else f"  {value.elo:+.0f} ± {value.elo_stderr:.0f} Elo"
             return f"{short(value.model)}  step {value.step}{rating}"

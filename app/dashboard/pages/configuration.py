@@ -30,6 +30,9 @@ UNITS: Mapping[str, str] = {
     "elo_peak": "Elo",
     "elo_trend": "Elo",
     "elo_velocity": "Elo/h",
+    "elo_velocity_stderr": "Elo/h",
+    "elo_gain": "Elo per worker second",
+    "elo_gain_stderr": "Elo per worker second",
     "data_freshness_hours": "h",
     "boost_lasts_seconds": "s",
 }
