@@ -190,7 +190,7 @@ def _time_by_the_clock(data: dict[str, Any]) -> dict[str, Any]:
     """Let stall windows last their hours, as they did before a run had its own time, and drop settings of ``GONE``."""
     match data:
         case {"settings": {"feedback": {"stall": {**stall}, **others}, **settings}}:
-            tables = {table: _without(values, GONE.get(table)) for table, values in others.items()}
+            tables = {table: _without(values, GONE.get(str(table))) for table, values in others.items()}
             feedback = {**tables, "stall": {**stall, "window_ratings": 0}}
             return {**data, "settings": {**settings, "feedback": feedback}}
     return data
