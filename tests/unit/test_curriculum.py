@@ -1,7 +1,7 @@
 """CurriculumIntegration: each of its rules."""
 
 import pytest
-from driving import KEY, OTHER_KEY, Driven, gated, played, rated, run_settings, scored
+from driving import KEY, OTHER_KEY, Driven, gated, played, rated, run_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
