@@ -23,6 +23,9 @@ from app.controllers.worker_health import WorkerHealth
 from app.core import SECOND_US, ConfigKey, EventId
 from app.events import Cause, Row, ShardRef
 
+HIGHEST = 3.0
+"""The highest priority; the lowest is ``starvation_floor`` times the highest."""
+
 CREDIT_TURNS = 2
 """Turns at the lowest priority that a configuration may catch up after it was away."""
 
@@ -154,13 +157,14 @@ def next_turn(
     """
     limits = settings.feedback.scheduler
     active = [row.start for key, row in configs.items() if not state_of(states, key).plateaued]
+    lowest = limits.starvation_floor * HIGHEST
     virtual = max(active or [row.start for row in configs.values()], default=0.0)
     waiting = list[tuple[float, ConfigKey]]()
     for config in settings.configs:
         row, state = configs.get(config.key), state_of(states, config.key)
         if row is None or not waits(row, state, settings, now_us):
             continue
-        tag = max(row.finish, virtual - CREDIT_TURNS * turn_seconds(row, state) / limits.starvation_floor)
+        tag = max(row.finish, virtual - CREDIT_TURNS * turn_seconds(row, state) / lowest)
         if tag <= virtual or not (state.plateaued and active):
             waiting.append((tag, config.key))
     if not waiting:
@@ -233,5 +237,5 @@ def turn_seconds(row: ConfigRow, state: FeedbackState) -> float:
 
 
 def priority(state: FeedbackState, limits: SchedulerSettings) -> float:
-    """Return the curriculum weight, at least ``starvation_floor`` and at most its reciprocal."""
-    return min(1 / limits.starvation_floor, max(limits.starvation_floor, state.curriculum_weight))
+    """Return the curriculum weight, within [3 * floor, 3]."""
+    return min(HIGHEST, max(limits.starvation_floor * HIGHEST, state.curriculum_weight))

@@ -83,9 +83,9 @@ def test_without_training_games_are_60_s_apart(scheduler, at, requests):
 
 
 @pytest.mark.parametrize(
-    ("weight", "priority"), [(0.001, 0.1), (0.1, 0.1), (0.6, 0.6), (2.0, 2.0), (10.0, 10.0), (11.0, 10.0)]
+    ("weight", "priority"), [(0.001, 0.15), (0.15, 0.15), (0.6, 0.6), (2.0, 2.0), (3.0, 3.0), (9.0, 3.0)]
 )
-def test_priority_is_the_weight_from_a_tenth_to_ten(scheduler, weight, priority):
+def test_priority_is_the_weight_within_the_starvation_floor(scheduler, weight, priority):
     """A configuration that is asked for games takes a turn of one second over its priority."""
     scheduler.feed(CurriculumRebalanced(weights={KEY: weight}, plateaued=(), reason="x"), key=None)
     scheduler.feed(distributed(), at=0)

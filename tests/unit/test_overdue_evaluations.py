@@ -28,7 +28,7 @@ TICK = ClockTick(period_seconds=10)
 
 @pytest.fixture
 def loop() -> Driven:
-    return Driven(FeedbackLoopController, run_settings())
+    return Driven(FeedbackLoopController, run_settings(stall={"check_seconds": 600}))
 
 
 def tick(loop: Driven, hours: float, start: float = 0.0) -> list[Payload]:
@@ -117,7 +117,7 @@ BLOCKED = TrainingBlockedByQuality(reason="3 of 16 games differ from the rules")
     ],
 )
 def test_status_says_what_is_waited_for_and_what_to_do(payloads, said):
-    driven = Driven(FeedbackLoopController, run_settings())
+    driven = Driven(FeedbackLoopController, run_settings(stall={"check_seconds": 600}))
     driven.feed(*payloads)
     board = Board()
     board.feed(driven.events)

@@ -349,14 +349,14 @@ class TestPriority:
         assert list(found.values()) == pytest.approx(expected, rel=tolerance)
 
     def test_nobody_starves(self):
-        found = shares({key: 2.0 if n else 0.001 for n, key in enumerate(GAMES)}, turns=600)
-        assert found[next(iter(GAMES))] >= 0.25 / len(GAMES) * 0.8
+        found = shares({key: 3.0 if n else 0.001 for n, key in enumerate(GAMES)}, turns=3000)
+        assert found[next(iter(GAMES))] >= 0.05 / len(GAMES) * 0.8
 
     @settings(max_examples=examples(25))
     @given(weights=st.lists(st.sampled_from([0.001, 0.5, 1.0, 2.0, 1000.0]), min_size=2, max_size=5))
-    def test_no_weights_leave_less_than_a_quarter_of_an_equal_share(self, weights):
-        found = shares(dict(zip(GAMES, weights, strict=False)), turns=200)
-        assert min(found.values()) >= 0.25 / len(weights)
+    def test_no_weights_leave_less_than_the_floor(self, weights):
+        found = shares(dict(zip(GAMES, weights, strict=False)), turns=400)
+        assert min(found.values()) >= 0.05 / len(weights)
 
 
 class TestPace:
