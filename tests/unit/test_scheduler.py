@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import driving
 import pytest
 from builders import (
     adapted,
@@ -322,8 +323,11 @@ class TestWorkers:
         assert [type(payload) for payload in said] == [SelfplayRequested]
 
 
-def shares(weights: dict[str, float], turns: int = 300) -> dict[str, float]:
-    """Return configurations' shares of one busy worker's turns, given their curriculum weights."""
+def shares(weights: dict[str, float], turns: int = 300, gates: dict[str, float] | None = None) -> dict[str, float]:
+    """Return configurations' shares of one busy worker's turns, given their curriculum weights.
+
+    ``gates`` has the seconds of evaluations that each of a configuration's requests brings, apart from its games.
+    """
     scheduler = staffed(run_settings(*weights))
     scheduler.feed(CurriculumRebalanced(weights=weights, plateaued=(), reason="x"), key=None)
     queue = [envelope for key in weights for envelope in scheduler.envelopes(distributed(), key=key)]
@@ -332,7 +336,8 @@ def shares(weights: dict[str, float], turns: int = 300) -> dict[str, float]:
         request = queue.pop(0)
         counts[request.subject] += 1
         shard = scored(rows=1, model=request.data.model, request=request.id)
-        for fact in (delivery(request.id, request.data), shard):
+        gate = driving.gated(1, 0, 1).replace(seconds=(gates or {}).get(request.subject, 0.0))
+        for fact in (delivery(request.id, request.data), gate, shard):
             queue += scheduler.envelopes(fact, key=request.subject)
     return {key: counts[key] / turns for key in weights}
 
@@ -348,9 +353,24 @@ class TestPriority:
         expected = [weight / sum(weights) for weight in weights]
         assert list(found.values()) == pytest.approx(expected, rel=tolerance)
 
-    def test_nobody_starves(self):
-        found = shares({key: 3.0 if n else 0.001 for n, key in enumerate(GAMES)}, turns=3000)
-        assert found[next(iter(GAMES))] >= 0.05 / len(GAMES) * 0.8
+    def test_turn_costs_what_it_brings_other_workers(self):
+        """Each request of the first brings 3 s of evaluations beside a second of games."""
+        found = shares({KEY: 1.0, OTHER_KEY: 1.0}, gates={KEY: 3.0})
+        assert found[OTHER_KEY] / found[KEY] == pytest.approx(4.0, rel=0.1)
+
+    @pytest.mark.parametrize(("plateaued", "turns"), [((), 9), ((KEY,), 1)], ids=["learns", "plateaued"])
+    def test_plateaued_configuration_leaves_workers_idle(self, plateaued, turns):
+        """The other configuration is trained meanwhile, and wants no games."""
+        scheduler = staffed(run_settings(KEY, OTHER_KEY))
+        weights = {KEY: 0.2, OTHER_KEY: 1.8}
+        scheduler.feed(CurriculumRebalanced(weights=weights, plateaued=plateaued, reason="x"), key=None)
+        scheduler.feed(distributed(), key=OTHER_KEY)
+        scheduler.feed(training_of(), key=OTHER_KEY)
+        requests = scheduler.envelopes(distributed(), key=KEY)
+        for _ in range(8):
+            if unanswered(scheduler):
+                requests += answer(scheduler)
+        assert len(requests) == turns
 
     @settings(max_examples=examples(25))
     @given(weights=st.lists(st.sampled_from([0.001, 0.5, 1.0, 2.0, 1000.0]), min_size=2, max_size=5))

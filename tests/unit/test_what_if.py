@@ -58,7 +58,9 @@ def test_what_changes_is_about_the_same_configuration(run, assignment):
 
 
 def of_a_stall(envelope):
-    return envelope is not None and isinstance(envelope.data, ExplorationBoost) and "gains at most" in envelope.data.reason
+    return (
+        envelope is not None and isinstance(envelope.data, ExplorationBoost) and "gains at most" in envelope.data.reason
+    )
 
 
 def test_decisions_that_would_not_have_been_taken(run):
