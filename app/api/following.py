@@ -13,7 +13,15 @@ from app.bus.ports import BrokerUnavailable
 from app.config import RunFolder
 from app.config.loading import Loaded
 from app.core import FlyballError
-from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected, TrainingIntensityChanged
+from app.events import (
+    CATALOGUE,
+    CurriculumRebalanced,
+    Event,
+    ModelPromoted,
+    Payload,
+    PromotionRejected,
+    TrainingIntensityChanged,
+)
 from app.journal import NotAJournal, SqliteJournalReader, history
 from app.journal.history import voided_events
 from app.status.status import READS, Board, Presence, Status, ask_presence, load_board
@@ -21,7 +29,13 @@ from daemons.clock import SystemClock
 from daemons.run_folder import bus_endpoint, is_held
 
 INTERESTING: frozenset[type[Payload]] = frozenset(
-    {ModelPromoted, PromotionRejected, TrainingIntensityChanged, *(payload for payload in CATALOGUE if payload.notable)}
+    {
+        CurriculumRebalanced,
+        ModelPromoted,
+        PromotionRejected,
+        TrainingIntensityChanged,
+        *(payload for payload in CATALOGUE if payload.notable),
+    }
 )
 """Event types that are shown; ``LiveScreen`` pins the notable ones. Of the intensity, only pauses are shown."""
 

@@ -203,7 +203,7 @@ class CurriculumSettings(FrozenModel):
     minimum: float = Field(0.2, ge=1 / MAX_FACTOR, le=1, description="lowest weight")
     maximum: float = Field(3.0, ge=1, le=MAX_FACTOR, description="highest weight")
     optimism: FactorOrZero = Field(1.0, description="standard errors that are added to a gain that is little known")
-    min_change: float = Field(0.05, ge=0, description="smallest change of a weight that is worth a decision")
+    min_change: float = Field(0.2, ge=0, description="smallest change of a weight that is worth a decision")
 
 
 class WatchdogSettings(FrozenModel):

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from app.core import MeanOutcome, Rate
 from app.events import (
+    CurriculumRebalanced,
     EvaluationCompleted,
     Event,
     Kind,
@@ -195,6 +196,12 @@ def _matchmaking(data: MatchmakingUpdated) -> str:
     return f"{short(data.model)} is matched against {_listed(met, ', ')}"
 
 
+def _rebalanced(data: CurriculumRebalanced) -> str:
+    """Return the reason and the weights, the greatest first."""
+    ordered = sorted(data.weights.items(), key=lambda item: item[1], reverse=True)
+    return f"{data.reason}; now {_listed([f'{key} {weight:.2f}' for key, weight in ordered], ', ')}"
+
+
 def _configured(data: RunConfigured) -> str:
     configs = data.settings.get("configs")
     names = [config.get("key") for config in configs if isinstance(config, dict)] if isinstance(configs, list) else []
@@ -210,6 +217,7 @@ SUMMARIES: Mapping[type[Payload], Callable[[Any], str]] = {
     PromotionRejected: _judged,
     MatchmakingUpdated: _matchmaking,
     TrainingIntensityChanged: _intensity,
+    CurriculumRebalanced: _rebalanced,
     RunConfigured: _configured,
 }
 

@@ -25,7 +25,7 @@ UNSMOOTHED = run_settings(quality={"smoothing": 1.0})
 def test_defaults_that_are_only_numbers():
     default = FeedbackSettings()
     assert default.watchdog.severity_elo == (20, 35, 50, 75)
-    assert (default.curriculum.min_change, default.curriculum.optimism) == (0.05, 1.0)
+    assert (default.curriculum.min_change, default.curriculum.optimism) == (0.2, 1.0)
     gate = default.lifecycle
     assert (gate.elo0, gate.elo1, gate.alpha, gate.beta) == (-80.0, 0.0, 0.05, 0.05)
 

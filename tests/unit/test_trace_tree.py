@@ -125,7 +125,7 @@ def test_summaries_are_one_short_line() -> None:
     decided = word.replace(statistic="not 40 Elo worse", value=4.54, threshold=2.944)
     assert "not 40 Elo worse: evidence 4.5, 2.9 needed, " in summarise(promoted().replace(evidence=decided))
     line = summarise(CurriculumRebalanced(weights={ConfigKey("hex\n7"): 1.5}, plateaued=(), reason="r"))
-    assert line == "weights hex 7=1.5, reason r"
+    assert line == "r; now hex 7 1.50"
     evaluated = next(event.data for event in recording().events if isinstance(event.data, EvaluationCompleted))
     purposes = [summarise(evaluated.replace(purpose=purpose)).split(",")[0] for purpose in ("rating", "gate")]
     assert purposes == ["rating", "gate"]
