@@ -220,7 +220,7 @@ class _Trial:
         try:
             for report in reports:
                 facts_of(worker.progressed, job, report)
-            facts = facts_of(worker.finished, job, results)
+            facts = facts_of(worker.finished, job, results, 0.0)
         except UnusableResult as error:
             raise BrokenContract(error.message, hint="See app.job_specs for the results and reports.") from error
         for fact in facts:

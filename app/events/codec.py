@@ -191,7 +191,7 @@ def _time_by_the_clock(data: dict[str, Any]) -> dict[str, Any]:
     match data:
         case {"settings": {"feedback": {"stall": {**stall}, **others}, **settings}}:
             tables = {table: _without(values, GONE.get(str(table))) for table, values in others.items()}
-            feedback = {**tables, "stall": {**stall, "window_ratings": 0}}
+            feedback = {**tables, "stall": {"window_ratings": 0, **stall}}
             return {**data, "settings": {**settings, "feedback": feedback}}
     return data
 

@@ -39,15 +39,18 @@ KNOBS = (
     "consecutive_failures",
 )
 HOUR = 3600.0
+SETTINGS = run_settings(stall={"check_seconds": 600})
+"""Settings of a run that ticks every ten minutes."""
 BAD = f"{10**9:064d}"
 
 
 @dataclass
 class Loop:
-    """Controllers in one fold; their decisions are recorded at once."""
+    """Controllers in one fold; their decisions are recorded at once. ``seconds`` is the worker time of each job."""
 
     fold: Fold = field(default_factory=lambda: Fold(CONTROLLERS))
     position: int = 0
+    seconds: float = 1.0
 
     def feed(self, data: Payload, at: float, key: str | None = KEY) -> None:
         self.position += 1
@@ -75,7 +78,7 @@ class Loop:
                 step=9,
                 rows=9,
                 metrics=None,
-                seconds=1.0,
+                seconds=self.seconds,
             ),
             at,
         )
@@ -83,7 +86,14 @@ class Loop:
     def rate(self, model: str, elo: float, score: float, at: float) -> None:
         shown = gated(1, 0, 1, model=model)
         results = (match(score, 200), match(score, 200, "heuristic"))
-        rated = {"purpose": "rating", "elo": elo, "elo_stderr": 15.0, "step": 9, "results": results}
+        rated = {
+            "purpose": "rating",
+            "elo": elo,
+            "elo_stderr": 15.0,
+            "step": 9,
+            "results": results,
+            "seconds": self.seconds,
+        }
         self.feed(EvaluationCompleted(**{**shown.__dict__, **rated}), at)
 
     def judge(self, model: str, current: str | None, at: float, *, good: bool) -> None:
@@ -103,7 +113,7 @@ def run(ratings: list[tuple[float, float, bool]], incident: int | None, trained:
         by_gate: it was a candidate, and no operator's.
     """
     loop, current = Loop(), None
-    loop.feed(RunConfigured(run_id="run", settings=run_settings().model_dump(mode="json")), 0.0, key=None)
+    loop.feed(RunConfigured(run_id="run", settings=SETTINGS.model_dump(mode="json")), 0.0, key=None)
     for number, (elo, score, good) in enumerate(ratings, 1):
         model, at = f"{number:064d}", number * HOUR
         for minutes in range(60, 0, -10):
@@ -113,6 +123,7 @@ def run(ratings: list[tuple[float, float, bool]], incident: int | None, trained:
         loop.judge(model, current, at, good=good or current is None)
         current = model if good or current is None else current
         if number == incident:
+            loop.seconds = 0.0  # otherwise the same ratings would come after more work
             if by_gate:
                 loop.train(BAD, current, at + 1)
                 loop.rate(BAD, elo, score, at + 1)
@@ -125,6 +136,7 @@ def run(ratings: list[tuple[float, float, bool]], incident: int | None, trained:
                 loop.judge(f"{10**10 + child:064d}", BAD, at + 4, good=False)
             loop.feed(ModelRolledBack(from_model=BAD, to_model=current, step=9, reason="x"), at + 5)
             loop.rate(current, elo + 40.0, 0.99, at + 6)
+            loop.seconds = 1.0
     return loop
 
 
@@ -158,4 +170,4 @@ def test_rollback_restores_the_learning_rate_before_it() -> None:
     rising = [(100.0 * number, 0.5, True) for number in range(8)]
     usual, falling = (run(rising, incident, 9, by_gate=True).state for incident in (None, 8))
     assert falling.learning_rate is not None
-    assert falling.parameter("learning_rate", run_settings()) == usual.parameter("learning_rate", run_settings())
+    assert falling.parameter("learning_rate", SETTINGS) == usual.parameter("learning_rate", SETTINGS)
