@@ -29,6 +29,9 @@ HIGHEST = 3.0
 CREDIT_TURNS = 2
 """Turns at the lowest priority that a configuration may catch up after it was away."""
 
+MOST_REQUESTS = 1000
+"""Most requests of a configuration under way, because a shard may say that games bring hardly any rows."""
+
 MOST_LEASES = 2
 """Cap, in leases, on a request's measured duration and on the time between two requests."""
 
@@ -188,7 +191,7 @@ def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: i
     outlive their model: otherwise two successive trainings learn from one model's searches. One request is made at a
     time until the number of rows per game is known, and while training is blocked or paused.
     """
-    if state.lineage.distributed is None or state.lineage.busy:
+    if state.lineage.distributed is None or state.lineage.busy or len(row.out) >= MOST_REQUESTS:
         return False
     needed = None if state.training_block is not None else rows_needed(state, settings)
     if now_us < _due_us(row, state.selfplay_rate, settings.feedback.scheduler, training=needed is not None):

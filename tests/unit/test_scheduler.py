@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import driving
 import pytest
 from builders import (
     adapted,
@@ -16,10 +15,8 @@ from builders import (
     tuned,
     unrated,
 )
-from driving import KEY, NEED, NEW, OLD, OTHER_KEY, Driven, distributed, played, promoted, run_settings, scored, trained
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from profiles import examples
+from driving import KEY, NEED, NEW, OLD, OTHER_KEY, Driven, distributed, promoted, run_settings, scored, trained
+from scheduling import answer, complete, delivery, joined, staffed, unanswered
 
 from app.config import GAMES, RunSettings
 from app.controllers import SelfplayScheduler
@@ -28,16 +25,12 @@ from app.controllers.scheduler import NAME
 from app.core import derive_id
 from app.events import (
     ClockTick,
-    CurriculumRebalanced,
-    DaemonReady,
     DaemonStopped,
-    Event,
     ExplorationBoost,
     NodeLost,
     NodeReturned,
     QualityDegraded,
     QualityPenaltyApplied,
-    SelfplayComplete,
     SelfplayFailed,
     SelfplayRequested,
     TrainingBlockedByQuality,
@@ -45,10 +38,6 @@ from app.events import (
 )
 
 TICK = ClockTick(period_seconds=10)
-
-
-def joined(node: str = "laptop", capacity: int = 1) -> DaemonReady:
-    return ready("selfplay_worker", node, capacity=capacity)
 
 
 def lost(node: str = "laptop", silent_seconds: float = 9.0) -> NodeLost:
@@ -75,39 +64,6 @@ def playing(scheduler):
     """Return a scheduler with a first request."""
     scheduler.feed(distributed(), at=0)
     return scheduler
-
-
-def staffed(run: RunSettings | None = None, **nodes: int) -> Driven:
-    """Return a scheduler with workers of these capacities, by default one on the laptop."""
-    driven = Driven(SelfplayScheduler, run)
-    for node, capacity in (nodes or {"laptop": 1}).items():
-        driven.feed(joined(node, capacity), key=None)
-    return driven
-
-
-def unanswered(scheduler: Driven, key: str = KEY) -> list[Event[SelfplayRequested]]:
-    """Return a configuration's undelivered requests, oldest first."""
-    delivered = {event.data.request_id for event in scheduler.events if isinstance(event.data, SelfplayComplete)}
-    asked = [event for event in scheduler.events if isinstance(event.data, SelfplayRequested)]
-    return [event for event in asked if event.subject == key and event.id not in delivered]
-
-
-def complete(scheduler: Driven, key: str = KEY, seconds: float = 1.0, at: float = 0.0) -> list:
-    """Answer the oldest request, leaving its shard uninspected."""
-    request = unanswered(scheduler, key)[0]
-    return scheduler.feed(delivery(request.id, request.data, seconds), key=key, at=at)
-
-
-def answer(scheduler: Driven, key: str = KEY, rows: int = 1, at: float = 0.0, seconds: float = 1.0) -> list:
-    request = unanswered(scheduler, key)[0]
-    requests = complete(scheduler, key, seconds, at)
-    found = scored(rows=rows, model=request.data.model, request=request.id)
-    whole = found.replace(shard=found.shard.replace(games=request.data.games))
-    return requests + scheduler.feed(whole, key=key, at=at)
-
-
-def delivery(request_id: str, request: SelfplayRequested, seconds: float = 1.0) -> SelfplayComplete:
-    return played(model=request.model).replace(request_id=request_id, seconds=seconds)
 
 
 def begin_training(scheduler: Driven, *shards: str) -> list:
@@ -178,6 +134,14 @@ class TestDemand:
         assert not end_training(scheduler)
         (request,) = scheduler.feed(promoted(NEW), distributed(NEW))
         assert request.model == NEW
+
+    def test_games_without_rows_are_not_asked_for_without_end(self):
+        scheduler = staffed(laptop=10**12)
+        scheduler.feed(distributed())
+        request = unanswered(scheduler)[0]
+        shard = scored(rows=1, model=OLD, request=request.id)
+        hardly = shard.replace(shard=shard.shard.replace(games=10**12))
+        assert len(scheduler.feed(delivery(request.id, request.data), hardly)) == 1000
 
     def test_requests_for_a_replaced_model_are_not_awaited(self, scheduler):
         scheduler.feed(joined("other"), distributed(), key=KEY)
@@ -321,62 +285,6 @@ class TestWorkers:
         scheduler.feed(configured(run_settings(KEY, OTHER_KEY)), key=None, at=3)
         said = [p for second in range(4, 60) for p in scheduler.feed(TICK, key=None, at=second)]
         assert [type(payload) for payload in said] == [SelfplayRequested]
-
-
-def shares(weights: dict[str, float], turns: int = 300, gates: dict[str, float] | None = None) -> dict[str, float]:
-    """Return configurations' shares of one busy worker's turns, given their curriculum weights.
-
-    ``gates`` has the seconds of evaluations that each of a configuration's requests brings, apart from its games.
-    """
-    scheduler = staffed(run_settings(*weights))
-    scheduler.feed(CurriculumRebalanced(weights=weights, plateaued=(), reason="x"), key=None)
-    queue = [envelope for key in weights for envelope in scheduler.envelopes(distributed(), key=key)]
-    counts = Counter[str]()
-    while sum(counts.values()) < turns:
-        request = queue.pop(0)
-        counts[request.subject] += 1
-        shard = scored(rows=1, model=request.data.model, request=request.id)
-        gate = driving.gated(1, 0, 1).replace(seconds=(gates or {}).get(request.subject, 0.0))
-        for fact in (delivery(request.id, request.data), gate, shard):
-            queue += scheduler.envelopes(fact, key=request.subject)
-    return {key: counts[key] / turns for key in weights}
-
-
-class TestPriority:
-    @pytest.mark.parametrize(
-        ("weights", "turns", "tolerance"),
-        [((1.0,) * 4, 300, 0.08), ((2.0, *[1.0] * 7, *[0.5] * 8), 1100, 0.1)],
-        ids=["equal", "unequal"],
-    )
-    def test_shares_are_as_the_weights(self, weights, turns, tolerance):
-        found = shares(dict(zip(GAMES, weights, strict=False)), turns)
-        expected = [weight / sum(weights) for weight in weights]
-        assert list(found.values()) == pytest.approx(expected, rel=tolerance)
-
-    def test_turn_costs_what_it_brings_other_workers(self):
-        """Each request of the first brings 3 s of evaluations beside a second of games."""
-        found = shares({KEY: 1.0, OTHER_KEY: 1.0}, gates={KEY: 3.0})
-        assert found[OTHER_KEY] / found[KEY] == pytest.approx(4.0, rel=0.1)
-
-    @pytest.mark.parametrize(("plateaued", "turns"), [((), 9), ((KEY,), 1)], ids=["learns", "plateaued"])
-    def test_plateaued_configuration_leaves_workers_idle(self, plateaued, turns):
-        """The other configuration is trained meanwhile, and wants no games."""
-        scheduler = staffed(run_settings(KEY, OTHER_KEY))
-        weights = {KEY: 0.2, OTHER_KEY: 1.8}
-        scheduler.feed(CurriculumRebalanced(weights=weights, plateaued=plateaued, reason="x"), key=None)
-        scheduler.feed(distributed(), key=OTHER_KEY)
-        scheduler.feed(training_of(), key=OTHER_KEY)
-        requests = scheduler.envelopes(distributed(), key=KEY)
-        for _ in range(8):
-            if unanswered(scheduler):
-                requests += answer(scheduler)
-        assert len(requests) == turns
-
-    @settings(max_examples=examples(25))
-    @given(weights=st.lists(st.sampled_from([0.001, 0.5, 1.0, 2.0, 1000.0]), min_size=2, max_size=5))
-    def test_no_weights_leave_less_than_the_floor(self, weights):
-        found = shares(dict(zip(GAMES, weights, strict=False)), turns=400)
-        assert min(found.values()) >= 0.05 / len(weights)
 
 
 class TestPace:

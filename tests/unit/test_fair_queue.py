@@ -1,0 +1,72 @@
+"""The fair queue: worker time is shared by weight."""
+
+from collections import Counter
+
+import pytest
+from builders import training_of
+from driving import KEY, OTHER_KEY, distributed, gated, run_settings, scored
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from profiles import examples
+from scheduling import answer, delivery, staffed, unanswered
+
+from app.config import GAMES
+from app.events import CurriculumRebalanced
+
+
+def shares(weights: dict[str, float], turns: int = 300, gates: dict[str, float] | None = None) -> dict[str, float]:
+    """Return configurations' shares of one busy worker's turns, given their curriculum weights.
+
+    ``gates`` has the seconds of evaluations that each of a configuration's requests brings, apart from its games.
+    """
+    scheduler = staffed(run_settings(*weights))
+    scheduler.feed(CurriculumRebalanced(weights=weights, plateaued=(), reason="x"), key=None)
+    queue = [envelope for key in weights for envelope in scheduler.envelopes(distributed(), key=key)]
+    counts = Counter[str]()
+    while sum(counts.values()) < turns:
+        request = queue.pop(0)
+        counts[request.subject] += 1
+        shard = scored(rows=1, model=request.data.model, request=request.id)
+        gate = gated(1, 0, 1).replace(seconds=(gates or {}).get(request.subject, 0.0))
+        for fact in (delivery(request.id, request.data), gate, shard):
+            queue += scheduler.envelopes(fact, key=request.subject)
+    return {key: counts[key] / turns for key in weights}
+
+
+@pytest.mark.parametrize(
+    ("weights", "turns", "tolerance"),
+    [((1.0,) * 4, 300, 0.08), ((2.0, *[1.0] * 7, *[0.5] * 8), 1100, 0.1)],
+    ids=["equal", "unequal"],
+)
+def test_shares_are_as_the_weights(weights, turns, tolerance):
+    found = shares(dict(zip(GAMES, weights, strict=False)), turns)
+    expected = [weight / sum(weights) for weight in weights]
+    assert list(found.values()) == pytest.approx(expected, rel=tolerance)
+
+
+def test_turn_costs_what_it_brings_other_workers():
+    """Each request of the first brings 3 s of evaluations beside a second of games."""
+    found = shares({KEY: 1.0, OTHER_KEY: 1.0}, gates={KEY: 3.0})
+    assert found[OTHER_KEY] / found[KEY] == pytest.approx(4.0, rel=0.1)
+
+
+@pytest.mark.parametrize(("plateaued", "turns"), [((), 9), ((KEY,), 1)], ids=["learns", "plateaued"])
+def test_plateaued_configuration_leaves_workers_idle(plateaued, turns):
+    """The other configuration is trained meanwhile, and wants no games."""
+    scheduler = staffed(run_settings(KEY, OTHER_KEY))
+    weights = {KEY: 0.2, OTHER_KEY: 1.8}
+    scheduler.feed(CurriculumRebalanced(weights=weights, plateaued=plateaued, reason="x"), key=None)
+    scheduler.feed(distributed(), key=OTHER_KEY)
+    scheduler.feed(training_of(), key=OTHER_KEY)
+    requests = scheduler.envelopes(distributed(), key=KEY)
+    for _ in range(8):
+        if unanswered(scheduler):
+            requests += answer(scheduler)
+    assert len(requests) == turns
+
+
+@settings(max_examples=examples(25))
+@given(weights=st.lists(st.sampled_from([0.001, 0.5, 1.0, 2.0, 1000.0]), min_size=2, max_size=5))
+def test_no_weights_leave_less_than_the_floor(weights):
+    found = shares(dict(zip(GAMES, weights, strict=False)), turns=400)
+    assert min(found.values()) >= 0.05 / len(weights)
