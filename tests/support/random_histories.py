@@ -13,7 +13,8 @@ from event_strategies import of_model
 from hashes import sha
 from hypothesis import strategies as st
 
-from app.config import GAMES, RunSettings
+from app.config import GAMES, FeedbackSettings, RunSettings
+from app.config.feedback import CurriculumSettings, StallSettings
 from app.controllers import state_of
 from app.controllers.fold import Fold
 from app.core import HEURISTIC, RANDOM
@@ -45,7 +46,12 @@ from app.events.envelope import EPOCH
 from app.replay.replaying import controllers
 
 CONFIGS = (GAMES["tic_tac_toe_2p"], GAMES["connect_four_2p"])
-SETTINGS = RunSettings(configs=CONFIGS)
+FEEDBACK = FeedbackSettings(
+    stall=StallSettings(check_seconds=600, window_hours=0.5),
+    curriculum=CurriculumSettings(rebalance_seconds=1.0, min_change=0.05),
+)
+"""Settings with which minutes without a tick are no time in which the run was off, and weights change often."""
+SETTINGS = RunSettings(configs=CONFIGS, feedback=FEEDBACK)
 CONFIGURED = RunConfigured(run_id="run", settings=SETTINGS.model_dump(mode="json"))
 KEYS = st.sampled_from([config.key for config in CONFIGS])
 MODELS = st.sampled_from([sha("model-0"), sha("model-1"), sha("model-2")])
