@@ -12,7 +12,7 @@ from typing import Any
 
 from app.config import GameConfig, RunSettings
 from app.controllers import Controller, FeedbackState, States, state_of
-from app.controllers.needs import ReplayBuffer, is_usable, latest_shards
+from app.controllers.needs import ReplayBuffer, is_fresh, is_usable, latest_shards
 from app.core import EventId, FlyballError, ShardKey
 from app.engine import JobFailed
 from app.events import (
@@ -93,18 +93,25 @@ class Shelf(Row, frozen=True):
         spent = tuple(key for key in self.spent if key != shard.key)  # may have been refused under another request
         return self.replace(fit=(*others, *retained), spent=spent).without(dropped)
 
-    def for_training(self, request_id: EventId, request: TrainingRequested, config: GameConfig) -> "Shelf":
-        """Reserve a training's shards. Those of an earlier request become spent, and stale ones of other models."""
+    def for_training(
+        self, request_id: EventId, request: TrainingRequested, settings: RunSettings, state: FeedbackState
+    ) -> "Shelf":
+        """Reserve a training's shards. Those of an earlier request become spent, and those that are not fresh."""
+        replays = settings.config(state.config_key).replays
         requested = {shard.key for shard in request.shards}
         rest = [shard for shard in self.fit if shard.key not in requested]
-        left_behind = [shard.key for shard in rest if not config.replays and shard.model != request.base_model]
+        fresh = [
+            shard
+            for shard in rest
+            if replays or shard.model == request.base_model or is_fresh(state, settings, shard.model)
+        ]
         shelf = self.replace(
-            fit=tuple(shard for shard in rest if shard.key not in left_behind),
+            fit=tuple(fresh),
             request=request_id,
             asked=request.shards,
             spent=tuple(key for key in self.spent if key not in requested),
         )
-        return shelf.without((*(shard.key for shard in self.asked), *left_behind))
+        return shelf.without(shard.key for shard in (*self.asked, *(other for other in rest if other not in fresh)))
 
     def after_training(self, config: GameConfig, *, good: bool) -> "Shelf":
         """Keep a good training's shards as far as later trainings replay them. All others become spent."""
@@ -182,8 +189,8 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
     @handles(TrainingRequested)
     def training_requested(self, rows: Rows, event: Event[TrainingRequested], states: States) -> Step[InspectionRow]:
         """Reserve the shards of a requested training."""
-        config = self.settings.config(event.subject)
-        return _shelved(rows, event, _shelf(rows, event).for_training(event.cause.id, event.data, config))
+        state, shelf = state_of(states, event.subject), _shelf(rows, event)
+        return _shelved(rows, event, shelf.for_training(event.cause.id, event.data, self.settings, state))
 
     @handles(TrainingCompleted, TrainingFailed)
     def training_ended(self, rows: Rows, event: Event[Any], states: States) -> Step[InspectionRow]:

@@ -60,6 +60,7 @@ def play(world: World, node: NodeTruth, config: GameConfig, job: Job[SelfplayReq
         flawed=max(node.severity("corrupt", now_us), poor),
         temperature=request.temperature,
         unruly=node.severity("parity", now_us),
+        depth=world.models[request.model].depth,
     )
     result = SelfplayResult(
         shard=shard, rows=rows, games=request.games, mean_length=mean_length, truncated=0, seconds=seconds
