@@ -154,5 +154,10 @@ def make_plan(
 
 
 def with_counts(cluster: ClusterSettings, counts: MachineCounts) -> ClusterSettings:
-    """Return a cluster in which only so many machines do each kind of job."""
-    return cluster.replace(machines=MachineLimits.model_validate(counts))
+    """Return a cluster in which only so many machines do each kind of job, each with one process of the kind."""
+    one = dict.fromkeys(SCALED, 1)
+    return cluster.replace(
+        head=cluster.head.replace(**one),
+        node=cluster.node.replace(**one),
+        machines=MachineLimits.model_validate(counts),
+    )
