@@ -88,8 +88,9 @@ class Shelf(Row, frozen=True):
         replays = settings.config(state.config_key).replays
         same = (*(other for other in self.fit if replays or other.model == shard.model), shard)
         retained = latest_shards(state, settings, same, windows=WINDOWS)
-        others = tuple(other for other in self.fit if other not in same)
-        dropped = [other.key for other in same if other not in retained]
+        compared, kept = {other.key for other in same}, {other.key for other in retained}
+        others = tuple(other for other in self.fit if other.key not in compared)
+        dropped = [other.key for other in same if other.key not in kept]
         spent = tuple(key for key in self.spent if key != shard.key)  # may have been refused under another request
         return self.replace(fit=(*others, *retained), spent=spent).without(dropped)
 
@@ -97,21 +98,19 @@ class Shelf(Row, frozen=True):
         self, request_id: EventId, request: TrainingRequested, settings: RunSettings, state: FeedbackState
     ) -> "Shelf":
         """Reserve a training's shards. Those of an earlier request become spent, and those that are not fresh."""
-        replays = settings.config(state.config_key).replays
-        requested = {shard.key for shard in request.shards}
+        replays, requested = settings.config(state.config_key).replays, {shard.key for shard in request.shards}
+
+        def stays(shard: ShardRef) -> bool:
+            return replays or shard.model == request.base_model or is_fresh(state, settings, shard.model)
+
         rest = [shard for shard in self.fit if shard.key not in requested]
-        fresh = [
-            shard
-            for shard in rest
-            if replays or shard.model == request.base_model or is_fresh(state, settings, shard.model)
-        ]
         shelf = self.replace(
-            fit=tuple(fresh),
+            fit=tuple([shard for shard in rest if stays(shard)]),
             request=request_id,
             asked=request.shards,
             spent=tuple(key for key in self.spent if key not in requested),
         )
-        return shelf.without(shard.key for shard in (*self.asked, *(other for other in rest if other not in fresh)))
+        return shelf.without((*(shard.key for shard in self.asked), *(shard.key for shard in rest if not stays(shard))))
 
     def after_training(self, config: GameConfig, *, good: bool) -> "Shelf":
         """Keep a good training's shards as far as later trainings replay them. All others become spent."""
