@@ -12,7 +12,7 @@ from typing import Any
 
 from app.config import GameConfig, RunSettings
 from app.controllers import Controller, FeedbackState, States, state_of
-from app.controllers.needs import ReplayBuffer, is_usable, latest_shards
+from app.controllers.needs import ReplayBuffer, is_fresh, is_usable, latest_shards
 from app.core import EventId, FlyballError, ShardKey
 from app.engine import JobFailed
 from app.events import (
@@ -88,23 +88,29 @@ class Shelf(Row, frozen=True):
         replays = settings.config(state.config_key).replays
         same = (*(other for other in self.fit if replays or other.model == shard.model), shard)
         retained = latest_shards(state, settings, same, windows=WINDOWS)
-        others = tuple(other for other in self.fit if other not in same)
-        dropped = [other.key for other in same if other not in retained]
+        compared, kept = {other.key for other in same}, {other.key for other in retained}
+        others = tuple(other for other in self.fit if other.key not in compared)
+        dropped = [other.key for other in same if other.key not in kept]
         spent = tuple(key for key in self.spent if key != shard.key)  # may have been refused under another request
         return self.replace(fit=(*others, *retained), spent=spent).without(dropped)
 
-    def for_training(self, request_id: EventId, request: TrainingRequested, config: GameConfig) -> "Shelf":
-        """Reserve a training's shards. Those of an earlier request become spent, and stale ones of other models."""
-        requested = {shard.key for shard in request.shards}
+    def for_training(
+        self, request_id: EventId, request: TrainingRequested, settings: RunSettings, state: FeedbackState
+    ) -> "Shelf":
+        """Reserve a training's shards. Those of an earlier request become spent, and those that are not fresh."""
+        replays, requested = settings.config(state.config_key).replays, {shard.key for shard in request.shards}
+
+        def stays(shard: ShardRef) -> bool:
+            return replays or shard.model == request.base_model or is_fresh(state, settings, shard.model)
+
         rest = [shard for shard in self.fit if shard.key not in requested]
-        left_behind = [shard.key for shard in rest if not config.replays and shard.model != request.base_model]
         shelf = self.replace(
-            fit=tuple(shard for shard in rest if shard.key not in left_behind),
+            fit=tuple([shard for shard in rest if stays(shard)]),
             request=request_id,
             asked=request.shards,
             spent=tuple(key for key in self.spent if key not in requested),
         )
-        return shelf.without((*(shard.key for shard in self.asked), *left_behind))
+        return shelf.without((*(shard.key for shard in self.asked), *(shard.key for shard in rest if not stays(shard))))
 
     def after_training(self, config: GameConfig, *, good: bool) -> "Shelf":
         """Keep a good training's shards as far as later trainings replay them. All others become spent."""
@@ -182,8 +188,8 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
     @handles(TrainingRequested)
     def training_requested(self, rows: Rows, event: Event[TrainingRequested], states: States) -> Step[InspectionRow]:
         """Reserve the shards of a requested training."""
-        config = self.settings.config(event.subject)
-        return _shelved(rows, event, _shelf(rows, event).for_training(event.cause.id, event.data, config))
+        state, shelf = state_of(states, event.subject), _shelf(rows, event)
+        return _shelved(rows, event, shelf.for_training(event.cause.id, event.data, self.settings, state))
 
     @handles(TrainingCompleted, TrainingFailed)
     def training_ended(self, rows: Rows, event: Event[Any], states: States) -> Step[InspectionRow]:

@@ -2,7 +2,8 @@
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from app.controllers import Controller, States
+from app.controllers import Controller, States, state_of
+from app.controllers.needs import is_fresh
 from app.core import EventId, FlyballError
 from app.events import (
     Cause,
@@ -60,11 +61,15 @@ class SelfplayWorker(Worker[SelfplayRequested], Controller):
         workers are dropped, too.
         """
         request, key = event.data, event.subject
-        replays, stale = self.settings.config(key).replays, event.sequence - STALE_EVENTS
+        state, replays = state_of(states, key), self.settings.config(key).replays
+        stale = event.sequence - STALE_EVENTS
 
         def is_dropped(row: SelfplayPending) -> bool:
-            replaced = row.cause.subject == key and row.request.model != request.model and not replays
-            return (replaced and row.request.worker == request.worker) or row.cause.sequence < stale
+            model = row.request.model
+            replaced = model != request.model and not replays and not is_fresh(state, self.settings, model)
+            return (
+                row.cause.subject == key and replaced and row.request.worker == request.worker
+            ) or row.cause.sequence < stale
 
         dropped = [name for name, row in rows.items() if is_dropped(row)]
         return Step({**dict.fromkeys(dropped), event.id: SelfplayPending(cause=event.cause, request=request)})

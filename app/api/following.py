@@ -29,8 +29,13 @@ from daemons.clock import SystemClock
 from daemons.run_folder import bus_endpoint, is_held
 
 INTERESTING: frozenset[type[Payload]] = frozenset(
-    {CurriculumRebalanced, ModelPromoted, PromotionRejected, TrainingIntensityChanged}
-    | {payload for payload in CATALOGUE if payload.notable}
+    {
+        CurriculumRebalanced,
+        ModelPromoted,
+        PromotionRejected,
+        TrainingIntensityChanged,
+        *(payload for payload in CATALOGUE if payload.notable),
+    }
 )
 """Event types that are shown; ``LiveScreen`` pins the notable ones. Of the intensity, only pauses are shown."""
 

@@ -18,7 +18,7 @@ from app.simulation import (
     NONE,
     ArmSummary,
     ClusterPlan,
-    MachineProcesses,
+    MachineSettings,
     PlantSettings,
     RunResult,
     SimulationTask,
@@ -99,7 +99,7 @@ def with_processes(plant: PlantSettings, head: Mapping[str, int], nodes: Mapping
         where = f"{'.'.join(map(str, first['loc']))}: " if first["loc"] else ""
         raise BadUsage(
             f"Unusable numbers of processes: {where}{first['msg']}.",
-            hint=f"Kinds of jobs: {', '.join(MachineProcesses.model_fields)}.",
+            hint=f"Kinds of jobs: {', '.join(MachineSettings.model_fields)}.",
         ) from error
     return plant.replace(cluster=changed)
 

@@ -79,7 +79,7 @@ def _processes(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -
 
 def processes_option(flag: str, machines: str) -> Callable[[Any], Any]:
     """Return an option for the numbers of processes of some machines."""
-    text = f"Jobs that {machines} at once, as deployment.processes; repeatable."
+    text = f"Jobs that {machines} at once, as deployment.processes, or cores=N; repeatable."
     return click.option(flag, multiple=True, metavar="KIND=N", callback=_processes, help=text)
 
 

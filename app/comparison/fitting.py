@@ -81,6 +81,7 @@ def observe(config: GameConfig, events: Iterable[Event[Any]], plant: PlantSettin
     learning = plant.learning
     requested: dict[str, TrainingRequested] = {}
     experience: dict[ModelHash | None, float] = {}
+    depths: dict[ModelHash | None, int] = {}  # number of models in the ancestry, the initial one's is 0
     played_us: dict[str, int] = {}
     inspected_us = 0
     current_us: dict[ModelHash, int] = {}
@@ -98,14 +99,19 @@ def observe(config: GameConfig, events: Iterable[Event[Any]], plant: PlantSettin
             case TrainingRequested() as data:
                 requested[event.id] = data
             case TrainingCompleted(metrics=None) as data:
-                experience[data.model] = 0.0
+                experience[data.model], depths[data.model] = 0.0, 0
             case TrainingCompleted(metrics=metrics) as data if data.request_id in requested:
                 training = requested.pop(data.request_id)
                 into.trainings.append((float(data.rows * training.epochs), (metrics or {}).get("seconds", 0.0)))
                 pace = min(1.0, training.learning_rate / learning.learning_rate) ** learning.learning_rate_exponent
                 passes = (training.epochs / learning.epochs) ** learning.epochs_exponent
-                lessons = data.rows / learning.rows_per_lesson * pace * passes
-                experience[data.model] = experience.get(data.parent, 0.0) + lessons
+                depth = depths.get(data.parent, 0)
+                worth = (learning.late_row ** abs(depth - depths.get(s.model, depth)) for s in training.shards)
+                rows = sum(shard.rows * share for shard, share in zip(training.shards, worth, strict=True))
+                experience[data.model] = (
+                    experience.get(data.parent, 0.0) + rows / learning.rows_per_lesson * pace * passes
+                )
+                depths[data.model] = depth + 1
             case EvaluationCompleted() as data:
                 into.rating_seconds += data.seconds
                 into.rated_games += sum(match.games for match in data.results)
@@ -264,7 +270,7 @@ def plant_text(plant: PlantSettings) -> str:
         inner = [line for key, value in table.items() if _is_table(value) for line in lines(value, f"{name}.{key}")]
         return [*([f"[{name}]", *plain, ""] if plain else []), *inner]
 
-    return "\n".join(line for key, value in plant.model_dump().items() for line in lines(value, key))
+    return "\n".join(line for key, value in plant.model_dump(exclude_none=True).items() for line in lines(value, key))
 
 
 def _is_table(value: Any) -> bool:

@@ -279,8 +279,8 @@ class NodeSettings(OrderedSettings):
 class TriggerSettings(OrderedSettings):
     """Rows that start a training, as multiples of ``rows_per_training``, by intensity.
 
-    By default good data does not start a training sooner. Only rows of the current model are trained on; rows played
-    during a training and its evaluations are lost, and many small trainings lose more of them (measured, ADR-020).
+    By default good data does not start a training sooner, because many small trainings lose more time to evaluations
+    (measured, ADR-020).
     """
 
     ascending = (("hot_path", "accelerated", "normal", "reduced"), ("pause_seconds", "longest_pause_seconds"))
@@ -295,6 +295,14 @@ class TriggerSettings(OrderedSettings):
     accelerated: Factor = Field(1.0, description="rows at this intensity / rows_per_training")
     normal: Factor = Field(1.0, description="rows at this intensity / rows_per_training")
     reduced: Factor = Field(2.0, description="rows at this intensity / rows_per_training")
+    most_rows_factor: Factor = Field(4.0, description="most rows of a training / rows_per_training")
+    staleness: int = Field(
+        1,
+        ge=0,
+        le=16,
+        description="PPO also trains on rows of so many champions before the current one; where nodes would idle, they "
+        "play during trainings and verdicts",
+    )
 
     def pause_after(self, failures: int) -> float:
         """Return the seconds to wait after consecutive failures: 0 after the first, then a doubling pause."""

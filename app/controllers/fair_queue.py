@@ -13,14 +13,14 @@ evaluations would take processors from others.
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Self
+from typing import Literal, Self
 
 from app.config import RunSettings
 from app.config.feedback import SchedulerSettings
-from app.controllers.needs import rows_needed
+from app.controllers.needs import late_champions, most_rows, rows_needed
 from app.controllers.state import FeedbackState, States, state_of
 from app.controllers.worker_health import WorkerHealth
-from app.core import SECOND_US, ConfigKey, EventId
+from app.core import SECOND_US, ConfigKey, EventId, ModelHash
 from app.events import Cause, Row, ShardRef
 
 HIGHEST = 3.0
@@ -48,6 +48,7 @@ class OutstandingRequest(Row, frozen=True):
     Attributes:
         worker: the worker that has it.
         at_us: when it was made.
+        model: the model that plays; ``None``: the request was made before models were recorded here.
         probe: its worker is in quarantine, and its rows do not count.
         ended_us: when it was played, or failed; ``None``: it occupies its worker.
         failed: it failed, and the next tick gives it up.
@@ -59,6 +60,7 @@ class OutstandingRequest(Row, frozen=True):
     probe: bool
     ended_us: int | None = None
     failed: bool = False
+    model: ModelHash | None = None
 
     @property
     def ended(self) -> bool:
@@ -157,24 +159,28 @@ def next_turn(
 
     A worker may hold a second short request while it plays one, which saves the moment between two requests. A long
     request does not wait at a worker: the gain is small, and its model may have been replaced before it is played.
+
+    Configurations that lack rows come first. The others' games only fill workers that would idle.
     """
     limits = settings.feedback.scheduler
     active = [row.start for key, row in configs.items() if not state_of(states, key).plateaued]
     lowest = limits.starvation_floor * HIGHEST
     virtual = max(active or [row.start for row in configs.values()], default=0.0)
-    waiting = list[tuple[float, ConfigKey]]()
+    waiting = list[tuple[Wanted, float, ConfigKey]]()
     for config in settings.configs:
         row, state = configs.get(config.key), state_of(states, config.key)
-        if row is None or not waits(row, state, settings, now_us):
+        if row is None or (wanted := wants(row, state, settings, now_us)) is None:
             continue
         tag = max(row.finish, virtual - CREDIT_TURNS * turn_seconds(row, state) / lowest)
         if tag <= virtual or not (state.plateaued and active):
-            waiting.append((tag, config.key))
+            waiting.append((wanted, tag, config.key))
     if not waiting:
         return None
-    tag, key = min(waiting)
-    each = 2 if configs[key].seconds <= limits.waiting_seconds else 1
+    wanted, tag, key = min(waiting)
     busy = Counter([request.worker for row in configs.values() for request in row.out if not request.ended])
+    if wanted == "more" and sum(busy.values()) >= idle_slots(workers, states, settings):
+        return None
+    each = 2 if wanted == "lacking" and configs[key].seconds <= limits.waiting_seconds else 1
     free = [
         (busy[name] / worker.capacity, worker.asked_us, name)
         for name, worker in workers.items()
@@ -183,29 +189,46 @@ def next_turn(
     return (key, min(free)[-1], tag) if free else None
 
 
-def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: int) -> bool:
-    """Return whether a configuration wants games now.
+def idle_slots(workers: Mapping[str, WorkerRow], states: States, settings: RunSettings) -> int:
+    """Return the number of workers' slots that no training or verdict under way needs.
 
-    A configuration wants games if it is due and lacks rows for a training. No games are requested while a training or
-    its verdict is awaited, because the model may be replaced. That holds for searched games, too, although their rows
-    outlive their model: otherwise two successive trainings learn from one model's searches. One request is made at a
-    time until the number of rows per game is known, and while training is blocked or paused.
+    Each is taken to need the cores of one slot, because games on them would delay it. So a machine with one slot plays
+    none meanwhile.
     """
-    if state.lineage.distributed is None or state.lineage.busy or len(row.out) >= MOST_REQUESTS:
-        return False
+    slots = sum([worker.job_slots(1) for worker in workers.values()])
+    return slots - sum([state_of(states, config.key).lineage.busy for config in settings.configs])
+
+
+Wanted = Literal["lacking", "more"]
+
+
+def wants(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: int) -> Wanted | None:
+    """Return how urgently a configuration wants games; ``None``: it wants none.
+
+    A configuration is "lacking" if it is due and has too few rows for a training. While a training or its verdict is
+    awaited, it wants "more", up to the most rows of a training, if rows count after their model was replaced. One
+    request is made at a time until the number of rows per game is known, and while training is blocked or paused.
+    """
+    if state.lineage.distributed is None or len(row.out) >= MOST_REQUESTS:
+        return None
     needed = None if state.training_block is not None else rows_needed(state, settings)
+    wanted: Wanted = "lacking"
+    if state.lineage.busy:
+        if needed is None or not late_champions(settings, state.config_key):
+            return None
+        needed, wanted = most_rows(state, settings), "more"
     if now_us < _due_us(row, state.selfplay_rate, settings.feedback.scheduler, training=needed is not None):
-        return False
+        return None
     out = sum([not request.probe for request in row.out])
     if needed is None or (out and row.rows_per_game is None):
-        return not out
+        return None if out else wanted
     fresh = sum([shard.rows for shard in row.shards])
     limits = settings.feedback
     overdue_us = (limits.trigger.cooldown_seconds + limits.scheduler.lease_seconds) * SECOND_US
-    if fresh >= needed and now_us - row.good_us > overdue_us:
+    if wanted == "lacking" and fresh >= needed and now_us - row.good_us > overdue_us:
         fresh = 0  # the trigger lacks these rows, or it would have trained: perhaps their request was voided
     promised = out * settings.config(state.config_key).selfplay.games_per_request * (row.rows_per_game or 0.0)
-    return min(fresh, needed) + promised < needed
+    return wanted if min(fresh, needed) + promised < needed else None
 
 
 def _due_us(row: ConfigRow, rate: float, limits: SchedulerSettings, *, training: bool) -> int:

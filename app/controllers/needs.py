@@ -6,7 +6,8 @@ lost when a worker fails or the model is replaced (measured, ADR-020).
 
 from math import ceil
 
-from app.config import GameConfig, RunSettings
+from app.config import DEFAULT_BACKEND, GameConfig, RunSettings
+from app.controllers.lineage import REMEMBERED
 from app.controllers.state import FeedbackState
 from app.core import ModelHash
 from app.events import Row, ShardRef
@@ -20,9 +21,10 @@ def rows_needed(state: FeedbackState, settings: RunSettings) -> float | None:
 
 
 def most_rows(state: FeedbackState, settings: RunSettings) -> int:
-    """Return the most rows that any training intensity needs."""
+    """Return the most rows that a training takes, at any intensity."""
     shares = settings.feedback.trigger
-    return ceil(_rows(state, settings, max(shares.hot_path, shares.accelerated, shares.normal, shares.reduced)))
+    share = max(shares.hot_path, shares.accelerated, shares.normal, shares.reduced, shares.most_rows_factor)
+    return ceil(_rows(state, settings, share))
 
 
 def latest_shards(
@@ -72,14 +74,32 @@ def _latest(shards: tuple[ShardRef, ...], rows: int) -> tuple[ShardRef, ...]:
     return shards[first:]
 
 
-def is_fresh(state: FeedbackState, settings: RunSettings, model: ModelHash) -> bool:
+def late_champions(settings: RunSettings, key: str) -> int:
+    """Return the number of champions before the playing one whose rows a configuration may train on.
+
+    PPO weighs them by the log-probabilities that they were played with. Nobody knows whether a trainer of the user's
+    own does so, or another backend.
+    """
+    config = settings.config(key)
+    if config.replays:
+        return REMEMBERED
+    is_ppo = config.backend == DEFAULT_BACKEND and config.trainer is None and config.train_command is None
+    return settings.feedback.trigger.staleness if is_ppo else 0
+
+
+def is_fresh(state: FeedbackState, settings: RunSettings, model: ModelHash | None) -> bool:
     """Return whether rows of a model may start a training.
 
-    The model must be the one that plays, or any champion where rows are replayed. PPO learns from its own model's rows
-    alone. What a search found stays worth learning when the model is replaced.
+    The model must be the one that plays, or one of the champions before it (``late_champions``).
     """
-    was_champion = any(champion.model == model for champion in state.lineage.champions)
-    return model == state.lineage.playing or (settings.config(state.config_key).replays and was_champion)
+    models = [champion.model for champion in state.lineage.champions]
+    playing = state.lineage.playing
+    if model == playing:
+        return True
+    if settings.config(state.config_key).replays:
+        return model in models
+    last = models.index(playing) if playing in models else 0
+    return model in models[max(0, last - late_champions(settings, state.config_key)) : last]
 
 
 def is_usable(state: FeedbackState, settings: RunSettings, score: float) -> bool:

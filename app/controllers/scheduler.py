@@ -23,7 +23,7 @@ from app.controllers.fair_queue import (
     priority,
     turn_seconds,
 )
-from app.controllers.needs import is_fresh, is_usable, latest_shards, most_rows
+from app.controllers.needs import is_fresh, is_usable, late_champions, latest_shards, most_rows
 from app.controllers.state import States, state_of
 from app.core import SECOND_US, ConfigKey, ModelHash, derive_id, derive_seed, lineups
 from app.events import (
@@ -198,7 +198,7 @@ class Allocation:
         if met.draws:
             sampled = OpponentSampled(request_id=request_id, model=model, opponents=met.draws)
             self.emissions.append(Emission(sampled, key, row.cause))
-        outstanding = OutstandingRequest(request=request_id, worker=name, at_us=self.now_us, probe=probe)
+        outstanding = OutstandingRequest(request=request_id, worker=name, at_us=self.now_us, probe=probe, model=model)
         self.configs[key] = row.replace(
             out=(*row.out, outstanding),
             requests=row.requests + 1,
@@ -348,9 +348,11 @@ class Allocation:
         return answered.replace(shards=shards, rows_per_game=rows / data.shard.games)
 
     def _distributed(self, _: ModelDistributed) -> ConfigRow:
-        """Drop the shards that are no longer fresh, and requests under way unless their rows will be fresh."""
+        """Drop the shards that are no longer fresh, and requests under way whose rows will not be fresh."""
         fresh = tuple([shard for shard in self.row.shards if is_fresh(self.state, self.settings, shard.model)])
-        return self.row.replace(shards=fresh, out=self.row.out if self.settings.config(self.key).replays else ())
+        replays = self.settings.config(self.key).replays
+        out = tuple([other for other in self.row.out if replays or is_fresh(self.state, self.settings, other.model)])
+        return self.row.replace(shards=fresh, out=out)
 
     def _training(self, data: TrainingRequested) -> ConfigRow:
         spent = {shard.key for shard in data.shards}
@@ -360,13 +362,13 @@ class Allocation:
         return self.row.replace(shards=())
 
     def _rolled_back(self, _: ModelRolledBack) -> ConfigRow:
-        """Drop the shards, and requests under way where rows are replayed.
+        """Drop the shards, and requests under way where rows count after their model was replaced.
 
         Elsewhere the distribution of the restored model voids the requests. The workers drop their requests too, but go
         on with a quarantine's probe, so probes are kept.
         """
         out = self.row.out
-        if self.settings.config(self.key).replays:
+        if late_champions(self.settings, self.key):
             out = tuple([request for request in out if request.probe])
         return self.row.replace(shards=(), out=out)
 

@@ -1,8 +1,9 @@
 """TrainingTrigger: requests a configuration's trainings, and chooses their shards.
 
-PPO is on-policy, so only rows of the distributed model count; searches' rows also count when their model was replaced
-(``is_fresh``). Each is used once here, and perhaps replayed later. A rollback drops the rows of the rolled-back model.
-The first training of a configuration has no base model and creates the initial one.
+A training takes all fresh rows (``is_fresh``): those of the distributed model and of champions before it, of all where
+rows are replayed, of ``feedback.trigger.staleness`` where PPO learns. Each is used once here, and perhaps replayed
+later. A rollback drops the rows of the rolled-back model. The first training of a configuration has no base model and
+creates the initial one.
 
 A failed training or rating may be an accident, so the next training starts as soon as there are rows. From the second
 consecutive failure on, a pause that doubles with each keeps a broken trainer from taking all processor time.

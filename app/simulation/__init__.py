@@ -4,7 +4,7 @@ from app.simulation.arms import ALL, ARMS, NONE, arm_settings, arms_of, daemons_
 from app.simulation.comparing import ArmSummary, Interval, SimulationTask, plot, run_tasks, summarise
 from app.simulation.planning import ClusterPlan, Sizing, make_plan
 from app.simulation.scoreboard import RunResult, Scoreboard
-from app.simulation.settings import BadPlant, MachineProcesses, PlantSettings, load_plant, planned, simulated
+from app.simulation.settings import BadPlant, MachineSettings, PlantSettings, load_plant, planned, simulated
 from app.simulation.simulation import Simulation
 from app.simulation.workload import KindLoad
 
@@ -17,7 +17,7 @@ __all__ = [
     "ClusterPlan",
     "Interval",
     "KindLoad",
-    "MachineProcesses",
+    "MachineSettings",
     "PlantSettings",
     "RunResult",
     "Scoreboard",

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from app.config import RunSettings
 from app.controllers import Controller, FeedbackState, States, state_of
-from app.controllers.needs import is_fresh, is_usable, latest_shards, most_rows, rows_needed
+from app.controllers.needs import is_fresh, is_usable, late_champions, latest_shards, most_rows, rows_needed
 from app.controllers.scheduler import WORKER_DAEMON
 from app.core import SECOND_US, ConfigKey, EventId, ModelHash, derive_id, derive_seed
 from app.events import (
@@ -335,7 +335,7 @@ class UniformScheduler(Controller):
         config = allocation.config(key)
         match data:
             case ModelDistributed():
-                requests = config.requests if self.settings.config(key).replays else ()
+                requests = config.requests if late_champions(self.settings, key) else ()
                 config = config.replace(shards=_fresh(state, self.settings, config.shards), requests=requests)
             case QualityScoreUpdated(shard=shard, request_id=request):
                 if self.counts_poor_rows or is_usable(state, self.settings, data.score):

@@ -28,11 +28,12 @@ from app.events import (
     originate,
 )
 from app.events.envelope import EPOCH
-from app.job_specs import DistributionResult, JobContext
+from app.job_specs import DistributionResult, JobContext, SelfplayResult
 from app.simulation import jobs
 from app.simulation.agenda import Agenda, Envelopes, answer
 from app.simulation.jobs import Computed
-from app.simulation.settings import HEAD, MachineProcesses
+from app.simulation.machines import Machine, Task
+from app.simulation.settings import HEAD, MachineSettings
 from app.simulation.stations import JobModel, Service, Station
 from app.simulation.world import World
 from daemons.distribution import Distributor
@@ -59,25 +60,34 @@ class Playing(NamedTuple):
 
     queued_us: int
     started_us: int
+    task: Task
 
 
-def processes_of(machine: str, world: World) -> MachineProcesses:
-    """Return how many jobs of each kind a machine runs at once."""
+def settings_of(machine: str, world: World) -> MachineSettings:
+    """Return a machine's processes and cores."""
     return world.plant.cluster.head if machine == HEAD else world.plant.cluster.node
 
 
 class SimulatedNode:
-    """A machine whose self-play worker plays ``processes`` requests at once.
+    """The self-play worker of ``machine``, which plays ``processes`` requests at once.
 
     If the machine dies, the jobs of ``stations`` that run on it are lost. The head never dies, because nothing runs
     without it.
     """
 
     def __init__(
-        self, name: str, settings: RunSettings, world: World, agenda: Agenda, stations: Collection[Station]
+        self,
+        name: str,
+        settings: RunSettings,
+        world: World,
+        agenda: Agenda,
+        *,
+        machine: Machine,
+        stations: Collection[Station],
     ) -> None:
         daemon, _, node = name.partition("@")
-        self.processes = processes_of(node, world).selfplay
+        self.processes = settings_of(node, world).selfplay
+        self._machine = machine
         self._name, self._daemon = name, {"daemon": daemon, "node": node}
         self._settings, self._world, self._agenda, self._stations = settings, world, agenda, stations
         self._worker = SelfplayWorker(settings, WorkerIdentity(name, node, JobContext(store="")))
@@ -153,12 +163,14 @@ class SimulatedNode:
         ]
 
     def _stop_playing(self) -> None:
-        for job_id in tuple(self._playing):
-            self._stop(job_id)
+        for job_id, playing in tuple(self._playing.items()):
+            self._machine.stop(playing.task)
+            self._end(job_id)
 
-    def _stop(self, job_id: EventId) -> None:
+    def _end(self, job_id: EventId) -> Playing:
         playing = self._playing.pop(job_id)
         self._ended.append(Service(playing.queued_us, playing.started_us, self._agenda.now_us))
+        return playing
 
     def _play_next(self) -> None:
         waiting = [event for event in self._requests if event.id not in self._playing]
@@ -169,19 +181,20 @@ class SimulatedNode:
     def _play(self, event: Event[SelfplayRequested]) -> None:
         function = self._worker.backend(event.cause).play
         job = Job(event.cause, event.data, function, (), self._settings.deadlines.selfplay_seconds)
-        config = self._settings.config(event.subject)
-        playing = self._playing[event.id] = Playing(event.recorded_us, self._agenda.now_us)
-        computed = jobs.play(self._world, self._truth, config, job, self._agenda.now_us)
+        config, now_us = self._settings.config(event.subject), self._agenda.now_us
+        computed = jobs.play(self._world, self._truth, config, job, now_us)
 
         def finish(now_us: int) -> Envelopes:
-            if self._playing.get(event.id) is not playing:  # stale, because the node died or was quarantined
-                return ()
             self._requests.remove(event)
-            self._stop(event.id)
+            seconds = (now_us - self._end(event.id).started_us) / SECOND_US
             self._play_next()
-            return answer(self._worker, job, computed, now_us)
+            outcome = computed.outcome
+            if isinstance(outcome, SelfplayResult):
+                outcome = outcome.replace(seconds=seconds)
+            return answer(self._worker, job, Computed(seconds, outcome), now_us)
 
-        self._agenda.enter(computed.seconds, self._name, finish)
+        task = self._machine.start(computed.seconds, 1, self._name, finish)
+        self._playing[event.id] = Playing(event.recorded_us, now_us, task)
 
 
 class Cluster:
@@ -190,24 +203,26 @@ class Cluster:
     def __init__(self, settings: RunSettings, world: World, agenda: Agenda) -> None:
         distributed = Computed(world.plant.time.distribution, DistributionResult())
 
+        names = dict.fromkeys((HEAD, *(name.partition("@")[2] for name in settings.selfplay_workers)))
+        machines = {name: Machine(settings_of(name, world).cores, agenda) for name in names}
+
         def station(kind: StationKind, daemon: str, worker: Callable[..., Any], compute: JobModel) -> Station:
             identity = WorkerIdentity(f"{daemon}@{HEAD}", HEAD, JobContext(store=""))
-            number = {HEAD: 1}
+            processes = {HEAD: 1}
             if kind in SCALED:
-                number = {machine: getattr(processes_of(machine, world), kind) for machine in machines}
-            if kind == "evaluation":
-                number |= {f"evaluator{index}": 1 for index in range(world.plant.cluster.evaluators)}
+                most = getattr(world.plant.cluster.machines, kind)
+                processes = {name: getattr(settings_of(name, world), kind) for name in tuple(names)[:most]}
             return Station(
                 partial(worker, identity=identity),
                 settings,
-                identity.name,
-                processes=number,
+                daemon,
+                processes=processes,
+                machines=machines,
                 agenda=agenda,
                 compute=compute,
                 spreads=kind == "evaluation",
             )
 
-        machines = dict.fromkeys((HEAD, *(name.partition("@")[2] for name in settings.selfplay_workers)))
         self.stations: Mapping[StationKind, Station] = {
             "inspection": station("inspection", "quality_monitor", QualityMonitor, partial(jobs.inspect, world)),
             "training": station("training", "training", Trainer, partial(jobs.train, world)),
@@ -215,7 +230,14 @@ class Cluster:
             "distribution": station("distribution", "distribution", Distributor, lambda *_: distributed),
         }
         self.nodes = {
-            name: SimulatedNode(name, settings, world, agenda, self.stations.values())
+            name: SimulatedNode(
+                name,
+                settings,
+                world,
+                agenda,
+                machine=machines[name.partition("@")[2]],
+                stations=self.stations.values(),
+            )
             for name in settings.selfplay_workers
         }
 

@@ -16,12 +16,15 @@ from app.play.match_statistics import count_rotations
 from app.simulation.world import NodeTruth, ShardTruth, World, digest, severity_at
 from daemons.jobs import Job
 
+Outcome = JobResult | GauntletResult | FlyballError
+"""The result or error of a job."""
+
 
 class Computed(NamedTuple):
-    """The outcome of a job: duration, and result or error."""
+    """The duration and outcome of a job."""
 
     seconds: float
-    outcome: JobResult | GauntletResult | FlyballError
+    outcome: Outcome
 
 
 SLOWEST = 0.2
@@ -60,6 +63,7 @@ def play(world: World, node: NodeTruth, config: GameConfig, job: Job[SelfplayReq
         flawed=max(node.severity("corrupt", now_us), poor),
         temperature=request.temperature,
         unruly=node.severity("parity", now_us),
+        depth=world.models[request.model].depth,
     )
     result = SelfplayResult(
         shard=shard, rows=rows, games=request.games, mean_length=mean_length, truncated=0, seconds=seconds

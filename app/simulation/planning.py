@@ -5,7 +5,7 @@ from math import ceil
 
 from app.config import FrozenModel, RunSettings
 from app.simulation.cluster import SCALED, StationKind
-from app.simulation.settings import ClusterSettings, MachineProcesses, PlantSettings, workers
+from app.simulation.settings import ClusterSettings, MachineLimits, PlantSettings, workers
 from app.simulation.workload import SELFPLAY, ClusterLoad, measured_load
 
 GUESSED_BUSY = 0.7
@@ -22,8 +22,8 @@ MOST_GROWTH = 4
 
 HOUR_SECONDS = 3600.0
 
-ProcessCounts = Mapping[StationKind, int]
-"""Numbers of processes in the whole cluster."""
+MachineCounts = Mapping[StationKind, int]
+"""Numbers of machines that do each kind of job: the head and the first nodes."""
 
 
 class Sizing(FrozenModel):
@@ -121,21 +121,20 @@ def make_plan(
     most_wait: float,
     say: Callable[[str], None],
 ) -> ClusterPlan:
-    """Search the fewest inspectors, trainers and evaluators without long waits.
+    """Search the fewest machines that inspect, train and evaluate without long waits.
 
-    A simulation with more processes than jobs shows the load that the nodes can cause. By the utilisation law it gives
-    a first guess, which grows until waits are short, and then shrinks by one process at a time while they stay short.
-    Inspectors and trainers are processes of the head; the choice of machine only matters for the jobs lost with it.
-    Evaluators are processes of different machines. ``say`` receives a line for each simulation.
+    A simulation in which all machines do so shows the load that the nodes can cause. By the utilisation law it gives a
+    first guess, which grows until waits are short, and then shrinks by one machine at a time while they stay short.
+    ``say`` receives a line for each simulation.
     """
     hours = default_hours(settings, plant) if hours is None else hours
-    nodes, configs = len(settings.selfplay_workers) - 1, len(settings.configs)
+    nodes = len(settings.selfplay_workers) - 1
     planner = Planner(settings, plant, seed, hours, say)
 
-    def load_with(counts: ProcessCounts) -> ClusterLoad:
+    def load_with(counts: MachineCounts) -> ClusterLoad:
         return planner.load(with_counts(plant.cluster, counts), nodes)
 
-    ample: ProcessCounts = {"inspection": 2 * (nodes + 1), "training": configs, "evaluation": 2 * configs}
+    ample: MachineCounts = dict.fromkeys(SCALED, nodes + 1)
     busy = {kind: load_with(ample).kind(kind).busy * ample[kind] for kind in SCALED}
     counts = {kind: min(ample[kind], max(1, ceil(busy[kind] / GUESSED_BUSY))) for kind in SCALED}
     while slow := [kind for kind in too_slow(load_with(counts), most_wait) if counts[kind] < ample[kind]]:
@@ -154,8 +153,11 @@ def make_plan(
     )
 
 
-def with_counts(cluster: ClusterSettings, counts: ProcessCounts) -> ClusterSettings:
-    """Return a cluster with these processes. No node's death removes any of them."""
-    node = MachineProcesses(selfplay=cluster.node.selfplay, inspection=0, training=0, evaluation=0)
-    head = cluster.head.replace(inspection=counts["inspection"], training=counts["training"], evaluation=1)
-    return cluster.replace(head=head, node=node, evaluators=counts["evaluation"] - 1)
+def with_counts(cluster: ClusterSettings, counts: MachineCounts) -> ClusterSettings:
+    """Return a cluster in which only so many machines do each kind of job, each with one process of the kind."""
+    one = dict.fromkeys(SCALED, 1)
+    return cluster.replace(
+        head=cluster.head.replace(**one),
+        node=cluster.node.replace(**one),
+        machines=MachineLimits.model_validate(counts),
+    )

@@ -71,29 +71,41 @@ class TimeSettings(FrozenModel):
     latency: float = Positive
 
 
-class MachineProcesses(FrozenModel):
-    """Processes of one machine by kind of job, as in ``deployment.processes``; 0: it has no such daemon."""
+class MachineSettings(FrozenModel):
+    """Processes of one machine by kind of job, as in ``deployment.processes``, and the cores that they share.
+
+    0 processes of a kind: the machine has no such daemon.
+    """
 
     selfplay: int = Field(ge=0)
     inspection: int = Field(ge=0)
     training: int = Field(ge=0)
     evaluation: int = Field(ge=0)
+    cores: int = Field(ge=1)
+
+
+class MachineLimits(FrozenModel):
+    """Most machines that do a kind of job: the head and the first nodes; ``None``: all of them."""
+
+    inspection: int | None = Field(None, ge=1)
+    training: int | None = Field(None, ge=1)
+    evaluation: int | None = Field(None, ge=1)
 
 
 class ClusterSettings(FrozenModel):
     """Processes of the head and each node, and the spread of speeds.
 
-    ``evaluators`` are further machines that evaluate with one process each. A machine does one evaluation at a time.
+    A machine does one evaluation at a time.
     """
 
-    head: MachineProcesses
-    node: MachineProcesses
-    evaluators: int = Field(0, ge=0)
+    head: MachineSettings
+    node: MachineSettings
+    machines: MachineLimits = MachineLimits()
     node_speed_sd: float = NonNegative
 
     @model_validator(mode="after")
     def _each_kind_is_done(self) -> Self:
-        for kind in MachineProcesses.model_fields:
+        for kind in ("selfplay", *MachineLimits.model_fields):
             if getattr(self.head, kind) + getattr(self.node, kind) == 0:
                 raise PydanticCustomError("processes", "No machine has a process for {kind}", {"kind": kind})
         return self
@@ -108,6 +120,7 @@ class LearningSettings(FrozenModel):
     learning_rate: float = Positive
     learning_rate_exponent: float = NonNegative
     temperature_penalty: float = NonNegative
+    late_row: float = Probability
     jitter_memory: float = Field(ge=0, lt=1)
     flawed_harm: float = NonNegative
     divergence: float = Probability

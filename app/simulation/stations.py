@@ -5,15 +5,17 @@ live machine as soon as a process is free there. A lost machine's jobs wait agai
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 from app.config import RunSettings
 from app.controllers import States
 from app.controllers.fold import Changed, Factory
-from app.core import EventId
+from app.core import SECOND_US, EventId
 from app.simulation.agenda import Agenda, Envelopes, answer, following
-from app.simulation.jobs import Computed
+from app.simulation.jobs import Computed, Outcome
+from app.simulation.machines import Machine, Task
 from daemons.jobs import Job, Worker
 
 JobModel = Callable[[Job[Any], int], Computed]
@@ -42,14 +44,16 @@ class Waiting(NamedTuple):
     queued_us: int
 
 
-class Running(NamedTuple):
-    """A job on a machine, since ``started_us``. ``processes`` processes do its parts."""
+@dataclass(slots=True, eq=False)
+class Running:
+    """A job on a machine, since ``started_us``. ``processes`` processes do its parts, once ``task`` is set."""
 
     job: Job[Any]
     machine: str
     processes: int
     queued_us: int
     started_us: int
+    task: Task | None = None
 
     def until(self, ended_us: int | None) -> Service:
         """Return the job's time at the machine."""
@@ -74,8 +78,9 @@ class Station:
     Args:
         factory: builds the worker, with one row for each configuration or request.
         settings: of the run.
-        source: the worker's daemon, ``daemon@node``.
+        daemon: the name of the worker's daemons.
         processes: by machine. Each does a job, or with ``spreads`` all of a machine's do the parts of one job.
+        machines: the machines, by name.
         agenda: the clock.
         compute: models a job; it is called once for each job, at its first start.
     """
@@ -84,9 +89,10 @@ class Station:
         self,
         factory: Callable[[RunSettings], Any],
         settings: RunSettings,
-        source: str,
+        daemon: str,
         *,
         processes: Mapping[str, int],
+        machines: Mapping[str, Machine],
         agenda: Agenda,
         compute: JobModel,
         spreads: bool = False,
@@ -95,7 +101,7 @@ class Station:
         self.processes = sum(processes.values())
         self.ended: list[Service] = []
         self._worker: Worker[Any] = factory(settings)
-        self._source, self._agenda, self._compute = source, agenda, compute
+        self._daemon, self._agenda, self._compute, self._machines = daemon, agenda, compute, machines
         self._processes, self._spreads = processes, spreads
         self._lost: set[str] = set()
         self._jobs_by_row: dict[str, dict[EventId, Job[Any]]] = {}  # by key of the worker's row
@@ -159,7 +165,7 @@ class Station:
             del self._waiting[job.id]
             number = min(self._processes[machine], max(1, len(job.parts))) if self._spreads else 1
             running = self._running[job.id] = Running(job, machine, number, queued_us, self._agenda.now_us)
-            self._agenda.enter(0, self._source, partial(self._start, running))
+            self._agenda.enter(0, self._source(machine), partial(self._start, running))
 
     def _least_busy(self) -> str | None:
         """Return the least busy machine with a free process."""
@@ -177,19 +183,26 @@ class Station:
         if job.id not in self._computed:
             self._computed[job.id] = self._compute(job, now_us)
         computed = self._computed[job.id]
-        self._agenda.enter(computed.seconds / running.processes, self._source, partial(self._finish, running, computed))
+        finish = partial(self._finish, running, computed.outcome)
+        seconds, source = computed.seconds / running.processes, self._source(running.machine)
+        running.task = self._machines[running.machine].start(seconds, running.processes, source, finish)
         return following(self._worker.started(job), job, f"{self._worker.name}.started", now_us)
 
-    def _finish(self, running: Running, computed: Computed, now_us: int) -> Envelopes:
+    def _finish(self, running: Running, outcome: Outcome, now_us: int) -> Envelopes:
         job = running.job
-        if self._running.get(job.id) is not running:
-            return ()
+        running.task = None
         self._stop(running)
         self._answered.add(job.id)
         del self._computed[job.id]
         self._start_waiting()
-        return answer(self._worker, job, computed, now_us)
+        seconds = (now_us - running.started_us) / SECOND_US  # not those computed: other jobs share the machine's cores
+        return answer(self._worker, job, Computed(seconds, outcome), now_us)
+
+    def _source(self, machine: str) -> str:
+        return f"{self._daemon}@{machine}"
 
     def _stop(self, running: Running) -> None:
         del self._running[running.job.id]
+        if running.task is not None:
+            self._machines[running.machine].stop(running.task)
         self.ended.append(running.until(self._agenda.now_us))

@@ -91,12 +91,19 @@ class NodeTruth(NamedTuple):
 
 
 class ShardTruth(NamedTuple):
-    """True quality of a shard: the share of ``flawed`` rows, the severity of broken rules (``unruly``)."""
+    """True quality of a shard.
+
+    Attributes:
+        flawed: share of rows that teach something wrong.
+        unruly: severity of broken rules.
+        depth: number of models in the ancestry of the one that played it.
+    """
 
     rows: int
     flawed: float
     temperature: float
     unruly: float = 0.0
+    depth: int = 0
 
 
 class Exploit(NamedTuple):
@@ -116,6 +123,7 @@ class ModelTruth:
         escaped: number of the configuration's plateaus that its lineage has escaped.
         exploit: extra strength against one opponent.
         planted: numbers of the planted regressions in its ancestry.
+        depth: number of models in its ancestry.
     """
 
     trend: float = 0.0
@@ -123,6 +131,7 @@ class ModelTruth:
     escaped: int = 0
     exploit: Exploit | None = None
     planted: tuple[int, ...] = ()
+    depth: int = 0
 
     @property
     def skill(self) -> float:
@@ -136,18 +145,24 @@ def gain(curve: CurveSettings, strength: float, experience: float) -> float:
 
 
 def useful_experience(
-    shards: Sequence[ShardTruth], settings: LearningSettings, learning_rate: float, epochs: int
+    shards: Sequence[ShardTruth], settings: LearningSettings, learning_rate: float, epochs: int, depth: int = 0
 ) -> float:
     """Return the experience from the shards' sound rows, in lessons.
 
-    Rows teach less if played at another temperature than 1, or trained on with fewer epochs or a learning rate below
-    the plant's.
+    Rows teach less if played at another temperature than 1, by another model than the base, which has ``depth``, or
+    trained on with fewer epochs or a learning rate below the plant's.
     """
 
     def temperature_factor(temperature: float) -> float:
         return exp(-settings.temperature_penalty * log(temperature) ** 2)
 
-    rows = sum(shard.rows * (1 - shard.flawed) * temperature_factor(shard.temperature) for shard in shards)
+    rows = sum(
+        shard.rows
+        * (1 - shard.flawed)
+        * temperature_factor(shard.temperature)
+        * settings.late_row ** abs(depth - shard.depth)
+        for shard in shards
+    )
     pace = min(1.0, learning_rate / settings.learning_rate) ** settings.learning_rate_exponent
     passes = (epochs / settings.epochs) ** settings.epochs_exponent
     return float(rows / settings.rows_per_lesson * pace * passes)
@@ -177,13 +192,14 @@ class Pupil:
         pace = learning_rate / settings.learning_rate
         chance = settings.divergence * pace**settings.divergence_exponent * (1 + settings.flawed_divergence * flawed)
         diverged = rng.random() < chance
-        learned = self._grow(base, shards, useful_experience(shards, settings, learning_rate, epochs))
+        learned = self._grow(base, shards, useful_experience(shards, settings, learning_rate, epochs, base.depth))
         harmed = learned.trend - settings.flawed_harm * flawed * max(0.0, learned.trend)
         fresh = (1 - settings.jitter_memory**2) ** 0.5 * self.curve.jitter_elo * min(1.0, pace)
         jitter = settings.jitter_memory * base.jitter + rng.normal() * fresh
         sudden, share = rng.random() < regressions.sudden, rng.uniform(*regressions.sudden_share)
         lost = share * max(0.0, harmed) if sudden else 0.0
-        return None if diverged else replace(learned, trend=harmed - lost, jitter=jitter, exploit=None)
+        grown = replace(learned, trend=harmed - lost, jitter=jitter, exploit=None, depth=base.depth + 1)
+        return None if diverged else grown
 
     def _grow(self, base: ModelTruth, shards: Sequence[ShardTruth], experience: float) -> ModelTruth:
         """Grow up to the next plateau; on a plateau, try to escape."""

@@ -137,7 +137,9 @@ def _training_request(data: TrainingRequested) -> str:
     if data.base_model is None:
         return "the initial model"
     rows = sum(shard.rows for shard in data.shards)
-    return f"from {short(data.base_model)}, step {data.step}, {rows} rows, lr {data.learning_rate:.3g}"
+    late = sum(shard.rows for shard in data.shards if shard.model != data.base_model)
+    of_others = f" ({late} by champions before)" if late else ""
+    return f"from {short(data.base_model)}, step {data.step}, {rows} rows{of_others}, lr {data.learning_rate:.3g}"
 
 
 METRICS = {

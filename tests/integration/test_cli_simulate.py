@@ -159,7 +159,7 @@ def test_help_explains_every_column(flyball: Flyball) -> None:
         (("--hours", 1), 2, "--hours needs --plan"),
         (("--on-head", "training"), 2, "write KIND=NUMBER"),
         (("--on-head", "trainng=1"), 2, "trainng"),
-        (("--on-head", "training=0"), 2, "No machine has a process for training"),
+        (("--on-head", "training=0", "--on-nodes", "training=0"), 2, "No machine has a process for training"),
     ],
 )
 def test_unfit_arguments_are_refused_before_anything_runs(
@@ -185,8 +185,10 @@ def test_plan_names_the_bottleneck_and_what_is_needed(flyball: Flyball) -> None:
 
 
 def test_plan_is_the_least_that_keeps_waits_short(flyball: Flyball) -> None:
-    told = json.loads(flyball(*PLAN, "--json").stdout)
-    assert told == json.loads(flyball(*PLAN, "--json").stdout)
+    """The head alone has trainers as configured."""
+    words = ("--on-nodes", "training=0", "--json")
+    told = json.loads(flyball(*PLAN, *words).stdout)
+    assert told == json.loads(flyball(*PLAN, *words).stdout)
     needed = told["needed"]
     kinds = {one["kind"]: one for one in needed["load"]["kinds"]}
     assert {kind: one["processes"] for kind, one in kinds.items()} == needed["processes"]
@@ -199,6 +201,14 @@ def test_plan_is_the_least_that_keeps_waits_short(flyball: Flyball) -> None:
 
 
 def test_processes_on_head_and_nodes_are_those_simulated(flyball: Flyball) -> None:
-    words = ("--on-head", "training=3", "--on-head", "selfplay=0", "--on-nodes", "inspection=1", "--json")
+    words = ("--on-head", "training=3", "--on-head", "selfplay=0", "--on-nodes", "inspection=0", "--json")
     told = json.loads(flyball(*PLAN, *words).stdout)["given"]["processes"]
-    assert told == {"selfplay": 2, "inspection": 3, "training": 3, "evaluation": 1, "distribution": 1}
+    assert told == {"selfplay": 2, "inspection": 1, "training": 5, "evaluation": 3, "distribution": 1}
+
+
+def test_fewer_cores_make_jobs_take_longer(flyball: Flyball) -> None:
+    def training_seconds(*words: str) -> float:
+        kinds = json.loads(flyball(*PLAN, *words, "--json").stdout)["given"]["load"]["kinds"]
+        return next(kind["seconds"] for kind in kinds if kind["kind"] == "training")
+
+    assert training_seconds("--on-head", "cores=1", "--on-nodes", "cores=1") > 1.2 * training_seconds()

@@ -32,7 +32,7 @@ from app.events import (
     encode,
 )
 from app.simulation import ALL, ARMS, NONE, PlantSettings, Scoreboard, Simulation, load_plant
-from app.simulation.settings import CurveSettings, MachineProcesses
+from app.simulation.settings import CurveSettings, MachineSettings
 from app.simulation.world import START_US
 
 KEYS = ("tic_tac_toe_2p", "connect_four_2p", "oh_hell_3p")
@@ -157,9 +157,9 @@ def test_requests_of_a_dead_node_are_played_after_its_return() -> None:
 def test_jobs_of_a_lost_node_are_done_by_others() -> None:
     """Run all jobs but games on three nodes that may die. On average a node dies every four hours, for one hour."""
     dying = PLANT.troubles.dead_nodes.replace(per_day=6.0, hours=1.0)
-    none = MachineProcesses(selfplay=0, inspection=0, training=0, evaluation=0)
+    none = MachineSettings(selfplay=0, inspection=0, training=0, evaluation=0, cores=1)
     cluster = PLANT.cluster.replace(
-        head=none, node=MachineProcesses(selfplay=1, inspection=1, training=1, evaluation=1)
+        head=none, node=MachineSettings(selfplay=1, inspection=1, training=1, evaluation=1, cores=4)
     )
     plant = PLANT.replace(troubles=PLANT.troubles.replace(dead_nodes=dying), cluster=cluster)
     simulation, events = simulated(hours=12, plant=plant, nodes=3)

@@ -143,6 +143,68 @@ class TestDemand:
         hardly = shard.replace(shard=shard.shard.replace(games=10**12))
         assert len(scheduler.feed(delivery(request.id, request.data), hardly)) == 1000
 
+    @staticmethod
+    def training(feedback: dict | None = None, keys: tuple[str, ...] = (KEY,), **nodes: int) -> tuple[Driven, list]:
+        """Return a scheduler whose first configuration is in training, and the requests made since it began."""
+        scheduler = staffed(run_settings(*keys, **(feedback or {})), **nodes)
+        scheduler.settle(OLD)
+        for _ in range(4):
+            answer(scheduler, rows=NEED // 4)
+        return scheduler, begin_training(scheduler, SHARD)
+
+    @pytest.mark.parametrize(("nodes", "requests"), [({"a": 1}, 0), ({"a": 1, "b": 1}, 1), ({"a": 4}, 3)])
+    def test_slots_that_no_training_needs_play_during_it(self, nodes, requests):
+        _, found = self.training(**nodes)
+        assert [request.model for request in found] == [OLD] * requests
+
+    @pytest.mark.parametrize(("factor", "requests"), [(1.0, 4), (2.0, 8), (4.0, 16)])
+    def test_games_during_training_end_at_most_rows(self, factor, requests):
+        """A request brings a quarter of a training's rows. The shares of rows for a training are at most 1 here."""
+        trigger = {"most_rows_factor": factor, "reduced": 1.0}
+        _, found = self.training({"trigger": trigger}, a=100)
+        assert len(found) == requests
+
+    def test_games_go_on_until_a_new_model_is_distributed(self):
+        scheduler, _ = self.training({"trigger": {"most_rows_factor": 100.0}}, a=1, b=1)
+        assert not end_training(scheduler), "the worker is busy"
+        assert [request.model for request in answer(scheduler, rows=NEED // 4)] == [OLD]
+        assert not scheduler.feed(promoted(NEW))
+        assert [request.model for request in answer(scheduler, rows=NEED // 4)] == [OLD]
+        requests = scheduler.feed(distributed(NEW, 1))
+        assert [request.model for request in requests] == [NEW], "the rows so far are half of a training's"
+
+    def test_configuration_that_lacks_rows_comes_first(self):
+        """A slot is the training's, and one is free, as the other configuration's first shard is inspected."""
+        scheduler, _ = self.training(keys=(KEY, OTHER_KEY), a=1, b=1)
+        scheduler.feed(distributed(), key=OTHER_KEY)
+        answer(scheduler, OTHER_KEY, rows=GAMES[OTHER_KEY].rows_per_training // 4)
+        assert (len(unanswered(scheduler)), len(unanswered(scheduler, OTHER_KEY))) == (1, 3)
+        answer(scheduler, rows=NEED // 4)
+        assert (len(unanswered(scheduler)), len(unanswered(scheduler, OTHER_KEY))) == (0, 3)
+        for _ in range(3):
+            answer(scheduler, OTHER_KEY, rows=GAMES[OTHER_KEY].rows_per_training // 4)
+        assert (len(unanswered(scheduler)), len(unanswered(scheduler, OTHER_KEY))) == (1, 0)
+
+    @pytest.mark.parametrize("decision", [BLOCKED, PAUSED], ids=["blocked", "paused"])
+    def test_blocked_training_gets_no_games_meanwhile(self, decision):
+        scheduler = staffed(a=4)
+        scheduler.settle(OLD)
+        answer(scheduler, rows=NEED)
+        scheduler.feed(decision)
+        assert not begin_training(scheduler, SHARD)
+
+    @pytest.mark.parametrize(
+        ("changes", "staleness", "plays"),
+        [({}, 1, True), ({}, 0, False), ({"trainer": "a:b"}, 1, False), ({"train_command": ("x",)}, 1, False)],
+        ids=["PPO", "fresh rows only", "own trainer", "own command"],
+    )
+    def test_only_rows_that_will_count_are_played(self, changes, staleness, plays):
+        run = run_settings(trigger={"staleness": staleness})
+        scheduler = staffed(run.replace(configs=(run.configs[0].replace(**changes),)), a=2)
+        scheduler.settle(OLD)
+        answer(scheduler, rows=NEED)
+        assert bool(begin_training(scheduler, SHARD)) == plays
+
     def test_requests_for_a_replaced_model_are_not_awaited(self, scheduler):
         scheduler.feed(joined("other"), distributed(), key=KEY)
         answer(scheduler, rows=NEED // 4)

@@ -195,7 +195,7 @@ def test_a_pause_may_last_longer_where_trainings_need_more() -> None:
         for number in range(200):
             monitor.feed(scored(rows=NEED, shard=f"{number:064x}"))
         sizes.append(len(monitor.rows[KEY].shelf.fit))
-    assert sizes == [4, 16]
+    assert sizes == [8, 16]
 
 
 def test_shards_are_kept_while_trainings_replay_them(replaying: DrivenWorker) -> None:

@@ -11,6 +11,7 @@ from app.comparison.fitting import Observed, fit_curve, fit_times, observe, plan
 from app.config import GAMES
 from app.events import Event
 from app.simulation import ARMS, BadPlant, Simulation, load_plant
+from app.simulation.settings import MachineLimits
 
 TEXT = (files("app.simulation") / "plant.toml").read_text(encoding="utf-8")
 
@@ -75,11 +76,16 @@ CONFIG = GAMES[KEY]
 
 @pytest.fixture(scope="module")
 def observed() -> Observed:
-    """Return a simulated day without troubles, plateaus or sudden losses."""
+    """Return a simulated day without troubles, plateaus or sudden losses, with one inspector as in a study's runs."""
     plant = load_plant()
     calm = plant.plateaus.replace(per_config=0.0)
     steady = plant.regressions.replace(sudden=0.0, planted_per_day=0.0)
-    plant = plant.replace(plateaus=calm, regressions=steady, troubles=without_troubles(plant.troubles))
+    plant = plant.replace(
+        plateaus=calm,
+        regressions=steady,
+        troubles=without_troubles(plant.troubles),
+        cluster=plant.cluster.replace(machines=MachineLimits(inspection=1)),
+    )
     simulation = Simulation(simulated_settings(2, [CONFIG]), plant, ARMS["all"], 3, 24 * 3600.0)
     events = list[Event]()
     simulation.listeners.append(events.append)

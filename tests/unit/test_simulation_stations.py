@@ -17,6 +17,7 @@ from app.events import Cause, Payload, Row
 from app.job_specs import DistributionResult
 from app.simulation.agenda import Agenda
 from app.simulation.jobs import Computed
+from app.simulation.machines import Machine
 from app.simulation.stations import Service, Station
 from app.simulation.workload import KindLoad, kind_load
 from app.simulation.world import HOUR_US, START_US
@@ -55,7 +56,14 @@ class Clerk(Worker[Asked]):
 class Office:
     """A station with a clerk and given arrival times and durations."""
 
-    def __init__(self, machines: Mapping[str, int], *, seconds: Mapping[str, float] | float, spreads: bool = False):
+    def __init__(
+        self,
+        machines: Mapping[str, int],
+        *,
+        seconds: Mapping[str, float] | float,
+        spreads: bool = False,
+        cores: int = 1000,
+    ):
         self.agenda, self.order, self.starts = Agenda(), list[str](), dict[str, float]()
 
         def compute(job: Job[Any], now_us: int) -> Computed:
@@ -65,8 +73,9 @@ class Office:
         self.station = Station(
             lambda run: Clerk(run, None),  # type: ignore[arg-type]  # places decide nothing here
             RunSettings(),
-            "clerk@head",
+            "clerk",
             processes=machines,
+            machines={name: Machine(cores, self.agenda) for name in machines},
             agenda=self.agenda,
             compute=compute,
             spreads=spreads,
@@ -153,6 +162,40 @@ def test_machines_that_are_lost_or_back_share_jobs() -> None:
     office.ask("job", 1, 1.0)
     office.at(30.0, lambda: office.station.restore("node1"))
     assert waits(office.run()) == [29.0]
+
+
+def spans(services: Iterable[Service]) -> list[tuple[float, float]]:
+    """Return the services' starts and ends, seconds."""
+    return [
+        (((one.started_us or 0) - START_US) / SECOND_US, ((one.ended_us or 0) - START_US) / SECOND_US)
+        for one in services
+    ]
+
+
+def test_jobs_share_the_cores_of_their_machine() -> None:
+    """Two jobs on one core run at half the pace while both run."""
+    office = Office({"head": 2}, seconds={"long": 10.0, "short": 2.0}, cores=1)
+    office.ask("long", 1)
+    office.ask("short", 2, 3.0)
+    assert spans(office.run()) == [(3.0, 7.0), (0.0, 12.0)]
+    office = Office({"head": 2}, seconds={"long": 10.0, "short": 2.0}, cores=2)
+    office.ask("long", 1)
+    office.ask("short", 2, 3.0)
+    assert spans(office.run()) == [(3.0, 5.0), (0.0, 10.0)]
+
+
+def test_processes_of_an_evaluation_share_cores_too() -> None:
+    office = Office({"head": 4}, seconds=12.0, spreads=True, cores=2)
+    office.ask("many parts", 1, parts=8)
+    assert spans(office.run()) == [(0.0, 6.0)]
+
+
+def test_job_that_is_dropped_frees_its_core() -> None:
+    office = Office({"head": 2}, seconds=10.0, cores=1)
+    office.ask("dropped", 1)
+    office.ask("other", 2)
+    office.at(4.0, lambda: office.station.take({("Clerk", "dropped"): None}, {}))
+    assert spans(office.run()) == [(0.0, 4.0), (0.0, 12.0)]
 
 
 def load(services: Sequence[Service], processes: int, end_us: int) -> KindLoad:

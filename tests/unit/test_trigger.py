@@ -114,6 +114,39 @@ def test_searched_rows_count_after_their_model_was_replaced():
     assert sum(shard.rows for shard in request.shards) == NEED
 
 
+@pytest.mark.parametrize(("staleness", "counted"), [(0, "c"), (1, "bc"), (2, "abc")])
+def test_rows_of_champions_before_count_up_to_staleness(staleness, counted):
+    """Rows are played by the champions a, b and c in turn; c plays now."""
+    trigger = triggering(trigger={"staleness": staleness})
+    for step, name in enumerate("abc"):
+        trigger.settle(name * 64, step)
+    for name in "abcd":
+        assert not trigger.feed(scored(rows=1, model=name * 64, shard=name * 64))
+    (request,) = trigger.feed(scored(rows=NEED, model="c" * 64))
+    assert [shard.key for shard in request.shards][:-1] == [name * 64 for name in counted]
+    assert request.base_model == "c" * 64
+
+
+def test_rows_grow_stale_when_another_champion_is_distributed():
+    trigger = triggering(trigger={"staleness": 1})
+    shards = []
+    for step, name in enumerate("bcd"):
+        trigger.settle(name * 64, step)
+        shards.append(scored(rows=NEED // 4, model=name * 64, shard=name * 64))
+        trigger.feed(shards[-1])
+    (request,) = trigger.feed(scored(rows=NEED // 2, model="d" * 64))
+    assert request.shards[:2] == (shards[1].shard, shards[2].shard)
+
+
+def test_training_takes_all_fresh_rows_up_to_most_rows():
+    trigger = triggering(trigger={"most_rows_factor": 3.0})
+    trigger.feed(scored(rows=NEED))
+    for number in range(5):
+        assert not trigger.feed(scored(rows=NEED, shard=f"{number:064x}"))
+    (request,) = trigger.feed(failed(trigger))
+    assert [shard.key for shard in request.shards] == [f"{number:064x}" for number in (2, 3, 4)]
+
+
 def test_it_never_trains_twice_at_once_nor_twice_on_a_shard(trigger):
     assert len(trigger.feed(scored())) == 1
     assert not trigger.feed(scored())
