@@ -18,10 +18,10 @@ import structlog
 from app.backends import Backend, backend_of
 from app.config import JobKind, RunSettings
 from app.controllers import States
-from app.core import EventId, FlyballError
+from app.core import EventId, FlyballError, JsonObject
 from app.engine import Engine, JobFailed, scatter
 from app.events import Cause, HandlerReducer, Payload, Row, traceparent_of
-from app.job_specs import JobContext, JobResult, JsonObject, read_results
+from app.job_specs import JobContext, JobResult, read_results
 
 Q = TypeVar("Q")
 

@@ -45,6 +45,9 @@ LEAGUES_READ: frozenset[type[Payload]] = LEAGUE_READS | {MatchmakingUpdated, Opp
 class LeagueView:
     """One configuration's league, up to the last event read.
 
+    ``fold_league`` and ``fold_config`` fold ``league`` and ``config``. The other attributes have what they drop or never
+    hold: all games of all models, where a league forgets retired ones, and what is only shown.
+
     Attributes:
         league: members and their games, as ``LeagueKeeper`` folds them.
         pairs: totals of all games except gates'.
