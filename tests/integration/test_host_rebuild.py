@@ -233,7 +233,7 @@ async def test_host_failed_event_becomes_a_dead_letter_and_it_goes_on(stage, cap
     assert positions_in(states) == {"Picky": (first, last), "Easy": (first, poison, last)}
     (dead,) = stage.journal.dead_letters()
     assert (dead.position, dead.reporter) == (poison, "picky@laptop/Picky")
-    assert dead.error.startswith("ZeroDivisionError: no such shard (test_host_rebuild.py, line ")
+    assert dead.error.startswith("ZeroDivisionError: ")
     assert "event could not be folded" in capsys.readouterr().out
     await stage.beats(stage.host(PICKY, MemoryStateStore()))
     assert len(stage.journal.dead_letters()) == 1, "folded again, it fails again and is told once"

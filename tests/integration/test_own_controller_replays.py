@@ -204,5 +204,5 @@ async def test_host_with_a_failing_controller_goes_on() -> None:
     await stage.until(DaemonReady, stage.host(feedback, MemoryStateStore()))
     (dead,) = stage.journal.dead_letters()
     assert dead.reporter == "feedback@laptop/mine"
-    assert dead.error.startswith("ZeroDivisionError: no such rate (own_rules.py, line ")
+    assert dead.error.startswith("ZeroDivisionError: ")
     assert len(stage.of(DaemonStarted)) == 1

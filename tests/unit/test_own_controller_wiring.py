@@ -105,7 +105,7 @@ def test_unusable_controller_is_refused_with_its_table(wrong: RunSettings, error
 def test_controller_that_reads_an_unemitted_type_is_refused() -> None:
     run = settings(cosine=COSINE)
     daemons = {name: spec for name, spec in daemons_of(run).items() if name != "training"}
-    with pytest.raises(LooseEnd, match=r"TRAINING_COMPLETED is read by .*controllers.cosine \(my_controller:Cosine"):
+    with pytest.raises(LooseEnd, match=r"TRAINING_COMPLETED .*controllers.cosine \(my_controller:Cosine"):
         check(daemons, run.taken_over)
 
 
