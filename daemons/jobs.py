@@ -88,7 +88,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
 
     @property
     def id_namespace(self) -> str:
-        """Name from which the ids of the worker's facts derive; by node where several nodes answer one event."""
+        """Name from which the ids of the worker's facts derive. It has the node if several nodes answer one event."""
         return self.name
 
     @staticmethod
