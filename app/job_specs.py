@@ -6,16 +6,13 @@ makes one of a function with typed arguments. A spec is validated where its job 
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, Field, model_validator
 
 from app.config import Compute, FrozenModel, GameConfig, StoreName
-from app.core import FlyballError, ModelHash, Name, ShardKey, is_judge
+from app.core import FlyballError, JsonObject, ModelHash, Name, Report, ShardKey, is_judge
 from app.events.payload import Count, Figure, Metrics, PositiveCount, Seconds, Share
-
-JsonObject = dict[str, Any]
-Report = Callable[[JsonObject], None]
 
 
 class JobContext(Compute):

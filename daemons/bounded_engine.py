@@ -8,7 +8,7 @@ from app.core import Clock
 from app.engine import Engine, JsonObject, Report
 from app.store import FileStore
 
-LOOK_SECONDS = 30.0
+MEASURE_SECONDS = 30.0
 """Time between two measurements of the store."""
 
 RESUMES = 0.95
@@ -18,8 +18,8 @@ RESUMES = 0.95
 class BoundedEngine:
     """An engine without capacity while a store is full.
 
-    Jobs are run by another engine, and games under way are completed. The scheduler learns of the capacity, and asks
-    nothing of a worker without any.
+    Jobs are run by another engine, and games under way are completed. The scheduler learns of the capacity, and
+    requests no games of a worker that has none.
 
     Args:
         engine: runs the jobs.
@@ -29,30 +29,31 @@ class BoundedEngine:
     """
 
     def __init__(self, engine: Engine, jobs: int, store: FileStore, most_bytes: int, clock: Clock) -> None:
-        self._engine, self._jobs, self._store, self._most, self._clock = engine, jobs, store, most_bytes, clock
-        self._due, self._full = clock.monotonic(), False
+        self._engine, self._jobs, self._store, self._most_bytes, self._clock = engine, jobs, store, most_bytes, clock
+        self._measure_at, self._full = clock.monotonic(), False
         self._log = structlog.get_logger("jobs")
 
     async def capacity(self) -> int:
         """See ``Engine.capacity``."""
-        if self._clock.monotonic() >= self._due:
-            self._due = self._clock.monotonic() + LOOK_SECONDS
+        if self._clock.monotonic() >= self._measure_at:
+            self._measure_at = self._clock.monotonic() + MEASURE_SECONDS
             try:
-                self._look(await asyncio.to_thread(self._store.total_bytes))
+                self._update(await asyncio.to_thread(self._store.total_bytes))
             except OSError as error:  # a file system that fails for a moment must not end the games under way
                 self._log.warning("the store could not be measured", error=str(error))
         own = await self._engine.capacity()
         return 0 if self._full else self._jobs if own is None else own
 
-    def _look(self, taken: int) -> None:
-        full = taken >= self._most * (RESUMES if self._full else 1)
+    def _update(self, stored_bytes: int) -> None:
+        """Set whether the store is full, with hysteresis; log a change."""
+        full = stored_bytes >= self._most_bytes * (RESUMES if self._full else 1)
         if full != self._full:
-            self._tell(taken, full=full)
-        self._full = full
+            self._full = full
+            self._log_change(stored_bytes)
 
-    def _tell(self, taken: int, *, full: bool) -> None:
-        sizes = {"megabytes": round(taken / 1e6, 1), "most_megabytes": round(self._most / 1e6, 1)}
-        if full:
+    def _log_change(self, stored_bytes: int) -> None:
+        sizes = {"megabytes": round(stored_bytes / 1e6, 1), "most_megabytes": round(self._most_bytes / 1e6, 1)}
+        if self._full:
             remedy = "it goes on once there is room: raise deployment.store_gib, or see flyball doctor"
             self._log.warning("the store is full: self-play waits", **sizes, remedy=remedy)
         else:

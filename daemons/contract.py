@@ -15,7 +15,18 @@ from typing import Any, TypeVar
 from app.backends import GameInfo, describe, understood
 from app.config import GAMES, PARAMETERS, GameConfig, RunSettings
 from app.controllers.fold import Fold
-from app.core import HEURISTIC, RANDOM, SECOND_US, ConfigKey, Elo, Finding, FlyballError, ModelHash, derive_id
+from app.core import (
+    HEURISTIC,
+    RANDOM,
+    SECOND_US,
+    ConfigKey,
+    Elo,
+    Finding,
+    FlyballError,
+    JsonObject,
+    ModelHash,
+    derive_id,
+)
 from app.engine import InlineEngine, run_coroutine
 from app.events import (
     Event,
@@ -34,7 +45,7 @@ from app.events import (
     originate,
 )
 from app.events.envelope import EPOCH
-from app.job_specs import JobContext, JsonObject
+from app.job_specs import JobContext
 from app.store import DamagedBlob, FileStore, MissingBlob, get_checkpoint, get_shard
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator

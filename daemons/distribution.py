@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from app.controllers import Controller, Lineage, States, state_of
-from app.core import BROKER, SECOND_US, EventId, FlyballError, ModelHash, backoff, is_broker
+from app.core import BROKER, SECOND_US, EventId, FlyballError, JsonObject, ModelHash, backoff, is_broker
 from app.events import (
     Cause,
     CheckpointAdded,
@@ -41,7 +41,7 @@ from app.events import (
     TrainingFailed,
     handles,
 )
-from app.job_specs import DistributionResult, JsonObject
+from app.job_specs import DistributionResult
 from app.store.blobs import model_remedy
 from daemons.jobs import Job, Worker, only
 from daemons.spec import DaemonSpec

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 from app.config import EvaluationSettings, GameConfig, JobKind
 from app.controllers import Controller, Lineage, States, state_of
 from app.controllers.lineage import Champion
-from app.core import ANCHOR, Elo, FlyballError, ModelHash, expected_score
+from app.core import ANCHOR, Elo, FlyballError, JsonObject, ModelHash, expected_score
 from app.events import (
     AgentRating,
     Cause,
@@ -27,7 +27,7 @@ from app.events import (
     Step,
     handles,
 )
-from app.job_specs import BatchResult, JsonObject, Opponent
+from app.job_specs import BatchResult, Opponent
 from app.league.league import Agent, League, fold_league
 from app.league.matchmaking import select
 from app.league.pool import Pool, saturated

@@ -41,7 +41,7 @@ from app.journal import KnownRecord, StateStore
 from app.telemetry import Curves
 from daemons.jobs import Job, JobRunner, Worker, WorkerIdentity
 from daemons.leases import leased_to
-from daemons.saved_state import ACCOUNTS, READY_KEY, Accounts, SavedState, program_of
+from daemons.saved_state import ACCOUNTS, READY_KEY, Accounts, SavedState, program_version
 from daemons.spec import Companion, DaemonSpec
 from daemons.supervisor import Notifier
 
@@ -133,7 +133,7 @@ class Host:
                 await self._announce(fact)
 
     async def _follow_journal(self, group: asyncio.TaskGroup) -> None:
-        await self._announce(DaemonStarted(**self._who, pid=getpid(), version=program_of(self._spec.hosted)))
+        await self._announce(DaemonStarted(**self._who, pid=getpid(), version=program_version(self._spec.hosted)))
         self._warn_of_unhosted()  # saved settings may name others than flyball.toml does now
         if self._saved.rebuilding:
             if not self._cursor:

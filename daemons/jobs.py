@@ -18,10 +18,10 @@ import structlog
 from app.backends import Backend, backend_of
 from app.config import JobKind, RunSettings
 from app.controllers import States
-from app.core import EventId, FlyballError
+from app.core import EventId, FlyballError, JsonObject
 from app.engine import Engine, JobFailed, scatter
 from app.events import Cause, HandlerReducer, Payload, Row, traceparent_of
-from app.job_specs import JobContext, JobResult, JsonObject, read_results
+from app.job_specs import JobContext, JobResult, read_results
 
 Q = TypeVar("Q")
 
@@ -88,7 +88,7 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
 
     @property
     def id_namespace(self) -> str:
-        """Name from which the ids of the worker's facts derive; by node where several nodes answer one event."""
+        """Name from which the ids of the worker's facts derive. It has the node if several nodes answer one event."""
         return self.name
 
     @staticmethod

@@ -12,9 +12,9 @@ from app.events import CATALOGUE, Kind, ModelDistributed, Payload
 def rights() -> Rights:
     """Return the event types of each role.
 
-    A worker publishes results of its jobs, and what daemons say of themselves; not MODEL_DISTRIBUTED, which is the
-    head's. An operator publishes requests, decisions, and what ``OUTSIDERS`` names. Nobody publishes the broker's own
-    types.
+    A worker publishes results of its jobs, and daemons' facts about themselves. MODEL_DISTRIBUTED is the head's alone.
+    An operator publishes requests, decisions, and the types that ``OUTSIDERS`` names. The types of ``BROKER_ONLY``
+    belong to no role.
     """
     from daemons.bootstrap import OUTSIDERS  # imported late, because only a broker needs them, and commands read keys
     from daemons.registry import DAEMONS

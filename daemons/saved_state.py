@@ -62,8 +62,8 @@ def readable(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> bool:
     return now.keys() <= then.keys() and all(then[owner] == now[owner] for owner in owners)
 
 
-def program_of(reducers: Iterable[Any]) -> str:
-    """Return the version of a daemon's program with its own controllers; other versions may decide differently."""
+def program_version(reducers: Iterable[Any]) -> str:
+    """Return the version of a daemon's code, user-defined controllers included; another may decide differently."""
     hosted = tuple(reducers)
     own = "".join(reducer.origin.digest for reducer in hosted if own_name(reducer) is not None)
     return f"{version('flyball')}+rows.{sha256(schemas_of(hosted) + own.encode()).hexdigest()[:8]}"

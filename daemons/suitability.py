@@ -170,13 +170,13 @@ def check_devices(deployment: Deployment) -> None:
     Raises:
         BadSettings: names the setting whose device is missing.
     """
-    asked = {
+    wanted = {
         kind: (compute.device, compute.processes)
         for kind in get_args(JobKind)
         if (compute := deployment.compute(kind)).device != "cpu" and (compute.device != AUTO or compute.processes > 1)
     }
-    reasons = asyncio.run(_missing([*asked.values()]))["reasons"] if asked else []
-    for kind, reason in zip(asked, reasons, strict=True):
+    reasons = asyncio.run(_missing_devices([*wanted.values()]))["reasons"] if wanted else []
+    for kind, reason in zip(wanted, reasons, strict=True):
         if reason:
             raise BadSettings(
                 f"deployment.device.{kind}: {reason}.",
@@ -185,7 +185,8 @@ def check_devices(deployment: Deployment) -> None:
             )
 
 
-async def _missing(devices: Sequence[tuple[str, int]]) -> JsonObject:
+async def _missing_devices(devices: Sequence[tuple[str, int]]) -> JsonObject:
+    """Run the job ``missing`` for pairs of a device and a number of processes; return its result."""
     engine = LocalEngine()
     try:
         return await engine.run("app.learning.devices:missing", {"devices": devices})
@@ -215,8 +216,8 @@ def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
         now: the run's new settings.
 
     Raises:
-        BadSettings: a recorded configuration would get another game, number of players or network, whose models would
-            not fit; or a controller of the user's own another class, whose rows would not fit.
+        BadSettings: a recorded configuration has another game, number of players or network now, so that its models
+            would not fit; or a user-defined controller has another class, so that its state would not fit.
     """
     unseen, new = set(now.by_key), dict(now.controllers)
     for before in past:

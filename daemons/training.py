@@ -7,7 +7,7 @@ from app.backends import backend_of
 from app.config import GameConfig
 from app.controllers import States
 from app.controllers.needs import ReplayBuffer
-from app.core import FlyballError
+from app.core import FlyballError, JsonObject
 from app.engine import JobFailed, JobTimedOut
 from app.events import (
     Cause,
@@ -22,7 +22,7 @@ from app.events import (
     TrainingStarted,
     handles,
 )
-from app.job_specs import JsonObject, ModelResult
+from app.job_specs import ModelResult
 from daemons.jobs import Job, Worker
 from daemons.leases import JobOutcome, Leases
 from daemons.spec import DaemonSpec

@@ -95,8 +95,8 @@ def compare_arms(request: ComparisonRequest) -> ComparisonResult:
 def _arms(request: ComparisonRequest, names: Sequence[str]) -> tuple[str, ...]:
     """Return the arms to run.
 
-    They are the given arms, by default all controllers and none. ``ablate`` adds an arm without each controller. Raises
-    ``BadUsage``.
+    They are the given arms. By default they are ``ALL``, with all controllers, and ``NONE``, without any. With
+    ``ablate``, there is also an arm without each controller. Raises ``BadUsage``.
     """
     if unknown := [arm for arm in request.arms if arm not in names]:
         raise BadUsage(f"There is no arm {unknown[0]!r}.", hint=f"There are: {', '.join(names)}.")

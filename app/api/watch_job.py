@@ -50,14 +50,17 @@ class Watched(DecidingPlayer):
         return chosen.action
 
     def _evaluation(self, turn: Turn, value: Any, policy: Any) -> tuple[float | None, NDArray[np.float32]]:
-        """Return the position's value and the probability of each action [A]."""
+        """Return the position's value, None if unknown, and the probability of each action [A].
+
+        ``value`` [1] and ``policy`` [1, A] are a search's results; other players have none.
+        """
         if isinstance(self._player, SearchPlayer):
             return float(value[0]), policy[0]
         if isinstance(self._player, DecidingPlayer):
             return None, np.zeros(turn.mask.shape[1], dtype=np.float32)
         log_probs, values = self._player.forward(turn.obs, turn.mask)
-        scalar = None if isinstance(self._player, BUILT_IN) else float(np.clip(values[0], -1, 1))
-        return scalar, np.where(turn.mask[0], np.exp(log_probs[0]), 0).astype(np.float32)
+        expected = None if isinstance(self._player, BUILT_IN) else float(np.clip(values[0], -1, 1))
+        return expected, np.where(turn.mask[0], np.exp(log_probs[0]), 0).astype(np.float32)
 
 
 def watch(spec_json: JsonObject, report: Report) -> JsonObject:

@@ -28,8 +28,8 @@ from app.journal import Journal
 Message = tuple[bytes, list[bytes]]
 """A peer (the ROUTER socket's id of a connection) and the parts sent to it."""
 
-MAY_ASK = {wire.BURY: ("head", "worker", "operator"), wire.DISCARD: ("head", "operator")}
-"""The roles of keys that may make a request: readers change nothing, and workers remove nothing."""
+RESTRICTED = {wire.BURY: ("head", "worker", "operator"), wire.DISCARD: ("head", "operator")}
+"""Methods that only some roles of keys may request: readers change nothing, and workers remove nothing."""
 
 OWN_FACTS = frozenset(payload.event_type for payload in CATALOGUE if issubclass(payload, DaemonFact))
 """Event types of daemons' facts about themselves."""
@@ -374,11 +374,11 @@ class Hub:
         self._out.append((peer, [wire.ID_FORM.pack(wire.CLOSED, request.id), why.encode()]))
 
     def _ask(self, peer: bytes, session: Session, parts: list[bytes]) -> None:
-        """Handle a request; it is answered after the next transaction."""
+        """Carry out a peer's request (``wire.ASK``); it is answered after the next transaction."""
         _, token = wire.TOKEN_FORM.unpack(parts[0])
         problem, body = "", b""
         match parts[1]:
-            case method if session.key is not None and session.key.role not in MAY_ASK.get(method, session.key.role):
+            case method if session.key and method in RESTRICTED and session.key.role not in RESTRICTED[method]:
                 problem = f"A {session.key.role} key may not ask for this."
             case wire.BURY:
                 dead_letter = wire.Bury.model_validate_json(parts[2]).dead_letter(parts[3])

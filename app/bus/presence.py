@@ -74,11 +74,11 @@ class PresenceTable:
         self._silent_seconds = silent_seconds
         self._entries: dict[str, Entry] = {}
         self._returned: list[NodeReturned] = []
-        self._looked, self._called, self._called_at = float("-inf"), float("-inf"), 0
+        self._checked_at, self._called_at, self._called_head = float("-inf"), float("-inf"), 0
 
     def recall(self, journal: JournalReader, now: float, *, give_up: Callable[[], bool] = lambda: False) -> None:
         """Fold a journal since its last ROLL_CALL. Every daemon counts as heard now."""
-        facts = history(journal, after=_last_call(journal), types=READS, on_dead=lambda _: None)
+        facts = history(journal, after=_before_last_roll_call(journal), types=READS, on_dead=lambda _: None)
         self.fold((event.data for event in takewhile(lambda _: not give_up(), facts)), now)
 
     def fold(self, facts: Iterable[Payload], now: float) -> None:  # noqa: C901 - one case for each type
@@ -119,14 +119,14 @@ class PresenceTable:
         """Return the facts to publish right after ``head``, the last folded event: returns, losses, a roll call."""
         facts: list[Payload] = [*self._returned]
         self._returned.clear()
-        if now - self._looked >= LOOK_S:
-            self._looked = now
+        if now - self._checked_at >= LOOK_S:
+            self._checked_at = now
             for name, entry in self._entries.items():
                 if not entry.lost and (silent := now - entry.heard) >= self._silent_seconds:
                     entry.lost = True
                     facts.append(NodeLost(**_parts(name), silent_seconds=round(silent, 3)))
-        if now - self._called >= ROLL_CALL_S or head - self._called_at >= ROLL_CALL_EVENTS:
-            self._called, self._called_at = now, head
+        if now - self._called_at >= ROLL_CALL_S or head - self._called_head >= ROLL_CALL_EVENTS:
+            self._called_at, self._called_head = now, head
             facts.append(RollCall(daemons=tuple(_roll_entry(*item) for item in sorted(self._entries.items()))))
         return facts
 
@@ -148,7 +148,7 @@ class PresenceTable:
             del self._entries[min(self._entries, key=lambda daemon: self._entries[daemon].heard)]
 
 
-def _last_call(journal: JournalReader) -> int:
+def _before_last_roll_call(journal: JournalReader) -> int:
     """Return the position before the last ROLL_CALL.
 
     Without a ROLL_CALL, return the position ``RECALLED_EVENTS`` ago, or the one before the oldest event that is kept.

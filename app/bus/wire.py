@@ -141,7 +141,7 @@ def pack_snapshot(snapshot: Snapshot | None, kinds: Collection[str]) -> bytes:
 
 
 def read_snapshot(body: bytes) -> Snapshot | None:
-    """Parse the body of an answer. Raises ``MsgspecError`` for another body."""
+    """Return the snapshot of ``pack_snapshot``'s body, None if it is empty. Raises ``MsgspecError``."""
     if not body:
         return None
     position, rows = msgpack.decode(body, type=tuple[int, list[tuple[str, str, bytes]]])

@@ -79,8 +79,8 @@ def check(location: RunLocation, file: Path, *, config_key: str, as_json: bool) 
     """Check that FILE holds valid experience, and say what is in it.
 
     Every line must be valid, and the lines must make whole episodes. An error names the line and the field, and the
-    exit code is 2. A line that is missing shows in the steps that are left out, if every seat's decisions were written,
-    as flyball experience export does.
+    exit code is 2. Steps that no line has are counted as left out. If the file should have the decisions of every seat,
+    as those of flyball experience export do, each such step is a missing line.
     """
     import numpy as np
 

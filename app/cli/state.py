@@ -73,8 +73,8 @@ def _set_by(event: Event[Any] | None) -> tuple[str, str, str]:
 
 def _field_json(field: Field) -> dict[str, Any]:
     notes = {"fixed": field.fixed, "owner": field.owner}
-    set_notes = {name: note for name, note in notes.items() if note is not None}
-    return {"value": _value_json(field.value), "event": _event_json(field.event), **set_notes}
+    notes_that_apply = {name: note for name, note in notes.items() if note is not None}
+    return {"value": _value_json(field.value), "event": _event_json(field.event), **notes_that_apply}
 
 
 def _event_json(event: Event[Any] | None) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from app.api.runs import RunLocation, open_run
 from app.cli.options import json_option, run_options
 from app.cli.output import note, write_row
 from app.core.sizes import size_text
-from app.replay.reachability import named_after, named_blobs, oldest, unreachable
+from app.replay.reachability import keys_named_since, named_blobs, oldest, unreachable
 from app.replay.replaying import all_settings
 from app.status.summary import UNKNOWN, show_time
 from app.store import DamagedBlob, MissingBlob, StoredBlob, open_store
@@ -83,7 +83,7 @@ def gc(
         if to_gib:
             spare = oldest(spare, taken - to_gib * GIB)
         if yes:
-            named_since = named_after(reader, named.position)
+            named_since = keys_named_since(reader, named.position)
             spare = tuple(blob for blob in spare if blob.key not in named_since)
     for blob in spare:
         if yes:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import structlog
@@ -114,17 +114,17 @@ def up(
         _check_journal(folder.journal, loaded.run)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
         specs = child_specs(location, loaded, role)
-        specs[0][:0] = fork_server_specs(location, loaded)
+        specs.needed[:0] = fork_server_specs(location, loaded)
         shown, server = open_dashboard(deployment.dashboard, role)
         if server is not None:
-            specs[1].append(dashboard_spec(location, loaded, stack.enter_context(server).fileno()))
+            specs.others.append(dashboard_spec(location, loaded, stack.enter_context(server).fileno()))
         click.echo(title, err=True)
         if shown:
             click.echo(shown, err=True)
             title = f"{shown}\n{title}"
         with configure("supervisor", deployment.node, folder.log("supervisor"), deployment.log_level, echo=False):
             screen = LiveScreen(title) if sys.stdout.isatty() and not as_json else Screen(as_json=as_json)
-            if not asyncio.run(_up(location, loaded, specs, lock=lock, seconds=seconds, chosen=screen)):
+            if not asyncio.run(_up(location, loaded, specs, lock=lock, seconds=seconds, screen=screen)):
                 sys.exit(1)
 
 
@@ -164,16 +164,19 @@ def _warn_of_games_left_out(earlier: RunSettings, settings: RunSettings) -> None
         )
 
 
-Specs = tuple[list[ChildSpec], list[ChildSpec]]
-"""Processes in two lists; the second needs the first."""
+class Specs(NamedTuple):
+    """The processes of a run."""
+
+    needed: list[ChildSpec]  # by the others
+    others: list[ChildSpec]
 
 
 async def _up(
-    location: RunLocation, loaded: Loaded, specs: Specs, *, lock: FolderLock, seconds: float | None, chosen: Screen
+    location: RunLocation, loaded: Loaded, specs: Specs, *, lock: FolderLock, seconds: float | None, screen: Screen
 ) -> bool:
     stop, hurry, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
     watch = JournalWatch(location.folder)
-    with chosen as screen:
+    with screen:
 
         def on_signal(number: signal.Signals) -> None:
             structlog.get_logger("supervisor").info("asked to stop", signal=number.name)
@@ -185,9 +188,12 @@ async def _up(
                 screen.say("Stopping: running jobs get their time. Ctrl-C again does not wait.")
 
         drain_seconds = loaded.deployment.drain_seconds + AFTER_DRAIN_SECONDS
-        (needed, others), report = specs, _reporter(screen, stop)
         supervisor = Supervisor(
-            [*needed, *others], SystemClock(), report, needed=len(needed), drain_seconds=drain_seconds
+            [*specs.needed, *specs.others],
+            SystemClock(),
+            _reporter(screen, stop),
+            needed=len(specs.needed),
+            drain_seconds=drain_seconds,
         )
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores it
@@ -218,7 +224,7 @@ async def _up(
 def child_specs(location: RunLocation, loaded: Loaded, role: MachineRole | None = None) -> Specs:
     """Return a process for each daemon.
 
-    The broker and a Ray cluster of the run's own belong to the first list. The monitoring daemon is left out if the
+    The others need the broker, and the Ray cluster if the run starts one. The monitoring daemon is left out if the
     settings ask it for nothing.
     """
     folder, environment = location.folder, child_environment(location, loaded)
@@ -230,7 +236,7 @@ def child_specs(location: RunLocation, loaded: Loaded, role: MachineRole | None 
     names = [name for name in names_of(role) if name != monitoring.DAEMON.name or loaded.deployment.is_monitored]
     daemons = [ChildSpec(name, (*command, name, "--supervised"), folder.errors(name), environment) for name in names]
     broker = [spec for spec in daemons if spec.name == BROKER]
-    return [*broker, *cluster], [spec for spec in daemons if spec not in broker]
+    return Specs([*broker, *cluster], [spec for spec in daemons if spec not in broker])
 
 
 def fork_server_specs(location: RunLocation, loaded: Loaded) -> list[ChildSpec]:
@@ -312,7 +318,8 @@ def _reporter(screen: Screen, stop: asyncio.Event) -> Callable[[ChildReport], No
         write: Any = log.error if report.what in ("failed", "hopeless", "killed") else log.info
         fields = asdict(report)
         write(f"{report.name} {report.what}", child=fields.pop("name"), **fields)
-        if report.name != FORK_SERVER or not is_usual(report):  # which is no daemon of the run
+        # The fork server is no daemon of the run, so its usual reports are not shown.
+        if report.name != FORK_SERVER or not is_usual(report):
             with _tolerant(stop.set):
                 screen.report(report)
 

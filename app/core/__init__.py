@@ -28,6 +28,7 @@ from app.core.ids import (
     is_model,
     split_search,
 )
+from app.core.jobs import Job, JsonObject, Report
 from app.core.network_shape import NetworkShape
 from app.core.plugins import UnknownPlugin, allow_modules_in, import_modules, load_plugin, misspelling_hint, misspelt
 from app.core.rng import Wheel, derive_point, derive_seed, lineups

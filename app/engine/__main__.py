@@ -12,7 +12,8 @@ import threading
 from queue import SimpleQueue
 from typing import BinaryIO
 
-from app.engine.port import TRACEPARENT, JsonObject
+from app.core import JsonObject
+from app.engine.port import TRACEPARENT
 from app.engine.worker import LENGTH_BYTES, frame_bytes, perform
 
 

@@ -5,7 +5,8 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from app.engine.port import EngineClosed, JobFailed, JsonObject, Report, trace_context
+from app.core import JsonObject, Report
+from app.engine.port import EngineClosed, JobFailed, trace_context
 from app.engine.programs import Program, child_environment, python_module, start_program
 from app.engine.worker import LENGTH_BYTES, encode, follow, frame_bytes, perform_here
 

@@ -1,17 +1,12 @@
 """The engine's port: run a function elsewhere. The caller receives progress and results, for one or many specs."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, Self
+from collections.abc import Sequence
+from typing import Protocol, Self
 
 import structlog
 
-from app.core import FlyballError
-
-JsonObject = dict[str, Any]
-Report = Callable[[JsonObject], None]
-Job = Callable[[JsonObject, Report], JsonObject]
-"""A job: ``def job(spec, report) -> result``. Spec, reports and result are JSON."""
+from app.core import FlyballError, JsonObject, Report
 
 
 class JobFailed(FlyballError):
@@ -67,7 +62,7 @@ class Engine(Protocol):
         on_progress: Report | None = None,
         deadline_seconds: float | None = None,
     ) -> JsonObject:
-        """Run ``function`` (``"package.module:name"``, a :data:`Job`) and return its result.
+        """Run ``function`` (``"package.module:name"``, an ``app.core.Job``) and return its result.
 
         Args:
             function: resolved by the worker, so that the engine depends on no job.

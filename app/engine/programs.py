@@ -153,7 +153,10 @@ def use_channel(channel: socket.socket | None) -> None:
 
 
 async def start_server(command: Sequence[str], environment: Mapping[str, str], stderr: int) -> Program:
-    """Start the fork server for all later programs, which wait while it imports modules. Raises ``OSError``."""
+    """Start the fork server of all later programs, or adopt the one of ``use_begun``.
+
+    Programs wait until it has imported its modules. Raises ``OSError``.
+    """
     global _begun
     if _begun is not None:
         begun, _begun = _begun, None

@@ -15,8 +15,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from app.core import FlyballError
-from app.engine.port import TRACEPARENT, EngineClosed, JobFailed, JsonObject, Report, trace_context
+from app.core import FlyballError, JsonObject, Report
+from app.engine.port import TRACEPARENT, EngineClosed, JobFailed, trace_context
 from app.engine.worker import encode, follow, perform_here
 
 NAMESPACE = "flyball"

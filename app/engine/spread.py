@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from app.core import JsonObject
 from app.engine.local import LocalEngine
-from app.engine.port import JsonObject
 
 
 async def spread(

@@ -10,8 +10,8 @@ import traceback
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 
-from app.core import FlyballError, located
-from app.engine.port import Job, JobFailed, JobTimedOut, JsonObject, Report, WorkerLost
+from app.core import FlyballError, Job, JsonObject, Report, located
+from app.engine.port import JobFailed, JobTimedOut, WorkerLost
 
 LENGTH_BYTES = 4
 _TRACE_ENTRIES = 8

@@ -76,7 +76,7 @@ class Payload(Value):
         notable: bool = False,
         **kwargs: Any,
     ) -> None:
-        """Register what the class arguments say."""
+        """Set the event type, name and version from the class arguments; a base without ``type`` has none."""
         super().__init_subclass__(**kwargs)
         if type:
             cls.event_type, cls.event_name, cls.dataversion = TYPE_PREFIX + type, name, version

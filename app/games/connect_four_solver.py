@@ -90,7 +90,7 @@ def _values(mine: int, stones: int, entries: Entries) -> NDArray[np.int8]:
 
 @kernel
 def _optimal(mine: int, stones: int, entries: Entries) -> NDArray[np.bool_]:
-    """Return which columns [7] keep the position's value, but not how much worse the others are."""
+    """Return a mask [7] of the columns that keep the position's value. The values of the others are not computed."""
     is_optimal = np.zeros(COLUMNS, dtype=np.bool_)
     for goal in (1, 0):
         for column in range(COLUMNS):

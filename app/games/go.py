@@ -124,7 +124,7 @@ def _place_stone(stones: Words, mover: int, action: int, side: int, sets: Words)
         mine[word] |= point[word]
         sets[_FREE, word] = sets[_BOARD, word] & ~(mine[word] | theirs[word])
         rest[word] = _near(point, word, side) & theirs[word]
-    while _pick(rest, theirs, chain, side):
+    while _take_chain(rest, theirs, chain, side):
         liberties = _NONE
         for word in range(1, len(mine) - 1):
             liberties |= _near(chain, word, side) & sets[_FREE, word]
@@ -153,7 +153,7 @@ def _allow(game: np.void, side: int, sets: Words) -> None:  # noqa: C901 - one r
             rest[word] = free[word] & ~legal[word]
         for word in words:
             sets[_POINT, word] = _near(rest, word, side) & stones[seat, word]
-        while _pick(sets[_POINT], stones[seat], chain, side):
+        while _take_chain(sets[_POINT], stones[seat], chain, side):
             count = 0
             for word in words:
                 rest[word] = _near(chain, word, side) & free[word]
@@ -194,7 +194,7 @@ def _area(stones: Words, side: int, board: Words) -> int:
     for word in range(len(board)):
         free[word] = rest[word] = board[word] & ~(stones[0, word] | stones[1, word])
         lead += bit_count(stones[0, word]) - bit_count(stones[1, word])
-    while _pick(rest, free, chain, side):
+    while _take_chain(rest, free, chain, side):
         size, first, second = 0, _NONE, _NONE
         for word in range(1, len(board) - 1):
             size += bit_count(chain[word])
@@ -226,7 +226,7 @@ def _holds(points: Words, bit: int) -> np.uint64:
 
 @kernel
 def _near(points: Words, word: int, side: int) -> np.uint64:
-    """Return a word of the neighbours of points. Some are bits between the rows, or beyond the board."""
+    """Return a word of the neighbours of points. Some are no points: bits between the rows, or beyond the board."""
     before, current, after = points[word - 1], points[word], points[word + 1]
     row, back = np.uint64(side + 1), np.uint64(_WORD - side - 1)
     last = np.uint64(_WORD - 1)
@@ -237,8 +237,11 @@ def _near(points: Words, word: int, side: int) -> np.uint64:
 
 
 @inlined
-def _pick(rest: Words, area: Words, chain: Words, side: int) -> bool:
-    """Move a point of ``rest`` and all of ``area`` connected to it to ``chain``; return False without one."""
+def _take_chain(rest: Words, area: Words, chain: Words, side: int) -> bool:
+    """Move the first point of ``rest``, and all of ``area`` that connects with it, to ``chain``.
+
+    Return False if ``rest`` is empty.
+    """
     for first in range(1, len(rest) - 1):
         if rest[first]:
             for word in range(1, len(rest) - 1):

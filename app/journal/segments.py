@@ -140,7 +140,7 @@ class Segment:
 
 
 @contextmanager
-def closed_file(path: Path, form: Format) -> Iterator[sqlite3.Connection]:
+def new_immutable_database(path: Path, form: Format) -> Iterator[sqlite3.Connection]:
     """Create an immutable database that the caller fills.
 
     The file is durable on leaving, and is removed on an error. Raises ``StorageFull`` if the disk is full, and
@@ -189,7 +189,7 @@ def write_segment(folder: Path, records: Iterable[Record], raw_bytes: int) -> Se
             f"No room in {folder}: archiving needs {size_text(raw_bytes + ROOM_BYTES)} of free space.",
             hint="Free some disk space, then archive again.",
         )
-    with closed_file(unfinished, FORMAT) as db:
+    with new_immutable_database(unfinished, FORMAT) as db:
         rest = iter(records)
         while block := list(islice(rest, BLOCK_RECORDS)):
             db.execute("INSERT INTO blocks VALUES (?, ?, ?)", _pack(block))

@@ -13,7 +13,7 @@ from app.journal import state
 from app.journal.database import open_read_only
 from app.journal.kept_files import sync
 from app.journal.ports import Snapshot, StateKey
-from app.journal.segments import closed_file
+from app.journal.segments import new_immutable_database
 
 RECORD_KEY: StateKey = ("archive", "record")
 """Row with the last folded record's header, which identifies the journal."""
@@ -29,10 +29,11 @@ def write_snapshot(folder: Path, snapshot: Snapshot, head: bytes) -> None:
     """Write a snapshot durably, and remove superseded ones.
 
     ``head`` is the header of the record at the snapshot's position. Later snapshots are removed, too: they are of a
-    journal that a copy has replaced, or hold an event that was voided since. Raises what ``closed_file`` raises.
+    journal that a copy has replaced, or hold an event that was voided since. Raises as
+    ``new_immutable_database``.
     """
     unfinished = folder / "snapshot.partial"
-    with closed_file(unfinished, state.FORMAT) as db:
+    with new_immutable_database(unfinished, state.FORMAT) as db:
         state.write(db, snapshot.position, {**snapshot.rows, RECORD_KEY: head})
     unfinished.rename(_path(folder, snapshot.position))
     sync(folder)

@@ -94,19 +94,20 @@ def summary(
     """Return the results of games. Ranks follow from the games' returns. Points are the games' scores."""
     returns, scores, final = outcomes.returns, outcomes.scores, ranks(outcomes.returns)
     played: dict[str, list[tuple[int, int]]] = defaultdict(list)  # games and seats of each agent
-    shares = []
+    hero_scores = []
     for game, seating in enumerate(seatings):
         for seat, name in enumerate(seating):
             played[name].append((game, seat))
         others = [seat for seat, name in enumerate(seating) if name != hero]
         own = [seat for seat, name in enumerate(seating) if name == hero]
-        pairs = [np.sign(returns[game, mine] - returns[game, theirs]) for mine in own for theirs in others]
-        if pairs:
-            shares.append(float(np.mean(pairs)) / 2 + 0.5)
+        leads = [np.sign(returns[game, mine] - returns[game, theirs]) for mine in own for theirs in others]
+        if leads:
+            hero_scores.append(float(np.mean(leads)) / 2 + 0.5)
 
-    def statistics(pairs: Sequence[tuple[int, int]]) -> SeatStatistics:
-        index = tuple(np.array(pairs).T)
-        return SeatStatistics(seats=len(pairs), points=float(scores[index].mean()), rank=float(final[index].mean()))
+    def statistics(seats_played: Sequence[tuple[int, int]]) -> SeatStatistics:
+        index = tuple(np.array(seats_played).T)
+        points, rank = float(scores[index].mean()), float(final[index].mean())
+        return SeatStatistics(seats=len(seats_played), points=points, rank=rank)
 
     anchor = RANDOM if RANDOM in played else hero
     games = zip(seatings, map(tuple, final.tolist()), starts, strict=True)
@@ -120,13 +121,13 @@ def summary(
         len(first) == 1 and seating[first[0]] == hero and not cut
         for seating, first, cut in zip(seatings, best, outcomes.truncated.tolist(), strict=True)
     )
-    by_seat = {name: [pair for pair in played[hero] if pair[1] == seat] for seat, name in enumerate(seats)}
+    by_seat = {name: [(game, own) for game, own in played[hero] if own == seat] for seat, name in enumerate(seats)}
     return HeroMatch(
         games=len(seatings),
         wins=wins,
         truncated=int(outcomes.truncated.sum()),
-        score=Rate.of(sum(shares), len(shares)) if shares else None,
-        powers={seat: statistics(places) for seat, places in by_seat.items() if places},
+        score=Rate.of(sum(hero_scores), len(hero_scores)) if hero_scores else None,
+        powers={seat: statistics(seats_played) for seat, seats_played in by_seat.items() if seats_played},
         agents=tuple(
             AgentStatistics(agent=name, elo=elo, elo_stderr=stderr, **dict(statistics(played[name])))
             for name, (elo, stderr) in rated.items()

@@ -86,7 +86,9 @@ def play_texts(
         starts = [schedule.starts[game] for game in numbers]
         _begin(table, [schedule.seeds[start] for start in starts], [schedule.openings[start] for start in starts])
         outcomes.openings[numbers] = [len(table.history(slot)) for slot in begun]
-        answers += _phases(table, agents, schedule, generator, most_tokens=most_tokens, first=first, count=len(numbers))
+        answers += _play_batch(
+            table, agents, schedule, generator, most_tokens=most_tokens, first=first, count=len(numbers)
+        )
         outcomes.returns[numbers], outcomes.scores[numbers] = table.returns()[begun], table.scores()[begun]
         outcomes.truncated[numbers] = table.truncated()[begun]
         for slot, game in zip(begun, numbers, strict=True):
@@ -106,7 +108,7 @@ def _begin(table: TextTable, seeds: Sequence[int], openings: Sequence[int]) -> N
             plies[slot] -= 1
 
 
-def _phases(
+def _play_batch(
     table: TextTable,
     agents: Sequence[TextPlayer],
     schedule: TextSchedule,
@@ -116,6 +118,10 @@ def _phases(
     first: int,
     count: int,
 ) -> list[HeroAnswer]:
+    """Play the begun games to their ends; return the hero's answers.
+
+    They are the games ``first`` to ``first + count - 1`` of the schedule, in the first ``count`` slots.
+    """
     answers: list[HeroAnswer] = []
     step = 0
     while turns := [turn for turn in table.pending() if turn.slot < count]:

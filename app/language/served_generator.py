@@ -76,8 +76,8 @@ class ServedGenerator(Generator):
         self._answering: list[TextServer] = []  # the servers that answered when an adapter was loaded last
         self._serving: list[TextServer] = []  # the answering servers that have not been away since
         self._loaded: dict[str, Adapter] = {}
-        self._zero: Adapter | None = None
-        self._is_waiting = False  # and has logged that it waits
+        self._zero_adapter: Adapter | None = None
+        self._waiting_logged = False  # since a server answered last
         self._tries = Tries(vocabulary)
         self._folder.remove_unused(self._unload_everywhere)
 
@@ -171,12 +171,12 @@ class ServedGenerator(Generator):
             if name not in self._loaded:
                 raise UnknownAdapter(name, self.loaded)
             return self._loaded[name]
-        if self._zero is None:
+        if self._zero_adapter is None:
             if not self._loaded:
                 raise UnknownAdapter("that answers as the base model", self.loaded)
-            self._zero = _zero_adapter(next(iter(self._loaded.values())))
-            self._folder.take(self._zero)
-        return self._zero
+            self._zero_adapter = _zero_adapter(next(iter(self._loaded.values())))
+            self._folder.take(self._zero_adapter)
+        return self._zero_adapter
 
     def _ask(self, number: int, adapter: Adapter, question: Callable[[TextServer], T]) -> T:
         """Return a server's answer about an adapter. The adapter is loaded again if the server has lost it."""
@@ -253,7 +253,7 @@ class ServedGenerator(Generator):
                     f"MODEL_MISMATCH: {server.address} loaded {adapter.name} out of {names[adapter.name]}, not {path}.",
                     hint="Unload it there, or set one deployment.text.adapters for all runs that share the server.",
                 )
-            if adapter is not self._zero:
+            if adapter is not self._zero_adapter:
                 try:
                     check_canary(_Ends(server), adapter)
                 except ModelMismatch:
@@ -283,9 +283,9 @@ class ServedGenerator(Generator):
             try:
                 result = action(attempt)
             except NoServer as error:
-                if not self._is_waiting:
+                if not self._waiting_logged:
                     structlog.get_logger("generator").warning("waiting for a server", error=str(error))
-                self._is_waiting = True
+                self._waiting_logged = True
                 wait = backoff(_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS, attempt)
                 attempt += 1
                 # Every server is tried, because a request to one that hangs may take all the patience.
@@ -293,7 +293,7 @@ class ServedGenerator(Generator):
                     raise
                 sleep(wait)
             else:
-                self._is_waiting = False
+                self._waiting_logged = False
                 return result
 
     @staticmethod

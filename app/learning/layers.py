@@ -24,7 +24,10 @@ def empty_conv(inputs: int, outputs: int, size: int, padding: int | None = None)
 
 
 def allocate(layer: nn.Linear | nn.Conv2d) -> None:
-    """Give a layer memory for undefined parameters, as ``Module.to_empty`` does, which takes 0.5 s to import SymPy."""
+    """Allocate a layer's parameters without values.
+
+    ``Module.to_empty`` does the same, but imports SymPy, which takes 0.5 s.
+    """
     for name, parameter in layer.named_parameters(recurse=False):
         setattr(layer, name, nn.Parameter(torch.empty(parameter.shape, dtype=parameter.dtype)))
 

@@ -124,7 +124,7 @@ def run_rank(folder: Path) -> None:
     work, compute = pickle.loads((folder / WORK).read_bytes())  # noqa: S301 - by the process that started this one
     ranks = Ranks(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     compute = own_device(compute, ranks.rank)
-    _join(folder, compute, ranks)
+    _join_group(folder, compute, ranks)
 
     def report(epoch: int, metrics: object) -> None:
         if ranks.rank == 0:
@@ -138,7 +138,7 @@ def run_rank(folder: Path) -> None:
         _write(folder, ranks, error)
         return
     except Exception as error:
-        _write(folder, ranks, _failure_text(error, ranks))
+        _write(folder, ranks, _rank_failed(error, ranks))
         raise  # torchrun then ends the other ranks, which may wait for this one
     if ranks.rank == 0:
         _write(folder, ranks, outcome)
@@ -152,20 +152,20 @@ def own_device(compute: Compute, rank: int) -> Compute:
     return compute.replace(device=own, processes=1)
 
 
-def _join(folder: Path, compute: Compute, ranks: Ranks) -> None:
+def _join_group(folder: Path, compute: Compute, ranks: Ranks) -> None:
     device = resolve(compute.device)
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    meeting = folder / f"group-{os.environ['TORCHELASTIC_RESTART_COUNT']}"
+    rendezvous = folder / f"group-{os.environ['TORCHELASTIC_RESTART_COUNT']}"
     distributed.init_process_group(
         "nccl" if device.type == "cuda" else "gloo",
-        init_method=f"file://{meeting}",
+        init_method=f"file://{rendezvous}",
         rank=ranks.rank,
         world_size=ranks.size,
     )
 
 
-def _failure_text(error: Exception, ranks: Ranks) -> RankFailed:
+def _rank_failed(error: Exception, ranks: Ranks) -> RankFailed:
     return RankFailed(
         f"{type(error).__name__}: {located(error)} (process {ranks.rank} of {ranks.size})",
         hint="The base model stands. In a run, logs/training.stderr has the traceback.",

@@ -104,8 +104,8 @@ def match_games(
 ) -> MatchGames:
     """Return the games' results for the hero.
 
-    ``heroes`` [G] are the hero's seats, ``margin`` is the ``win_margin`` of the game, ``unit`` its own units in an
-    outcome of 1; see ``Outcomes`` for the other columns.
+    ``heroes`` [G] are the hero's seats, ``margin`` is the ``win_margin`` of the game. An outcome of 1 is ``unit`` of
+    the game's own units. See ``Outcomes`` for the other columns.
     """
     own, others = _apart(returns, heroes)
     best = others.max(axis=1)

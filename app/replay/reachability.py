@@ -65,7 +65,7 @@ def named_blobs(journal: JournalReader, daemons: Mapping[str, DaemonSpec], since
             shards.add(event.data.shard.key)
     rows = (row.to_json() for table in fold.tables().values() for row in table.values())
     late = _end_before(journal, head, since)
-    return Named(head, keys_in(rows) | named_after(journal, late), frozenset(shards))
+    return Named(head, keys_in(rows) | keys_named_since(journal, late), frozenset(shards))
 
 
 def _end_before(journal: JournalReader, head: int, since: datetime) -> int:
@@ -75,8 +75,8 @@ def _end_before(journal: JournalReader, head: int, since: datetime) -> int:
     return next(earlier, journal.first - 1)
 
 
-def named_after(journal: JournalReader, position: int) -> frozenset[str]:
-    """Return the keys in all events after a position, unreadable ones included."""
+def keys_named_since(journal: JournalReader, position: int) -> frozenset[str]:
+    """Return the keys of blobs that events after a position name, unreadable events included."""
     unread = list[DeadLetter]()
     events: Iterator[Event[Payload]] = history(journal, after=position, on_dead=unread.append)
     keys = keys_in(encode(event.envelope) for event in events)

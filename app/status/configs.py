@@ -205,7 +205,7 @@ def _tested(
     return {"tested_us": event.recorded_us} if event.data.model == row.lineage.candidate else {}
 
 
-def are_alike(data: EvaluationCompleted) -> bool:
+def games_repeat(data: EvaluationCompleted) -> bool:
     """Return whether the games of a gate repeat each other, one for each seat of the candidate.
 
     Then all of them count as one observation (see ``Candidate.after``), which decides nothing.
@@ -217,7 +217,7 @@ def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
     data, ended = event.data, _tested(row, event) | {"failing": _without(row, EVALUATION)}
     if data.purpose == "gate":
         undecided = (data.undecided_games or 0) / sum(match.games for match in data.results)
-        return ended | {"undecided": undecided, "alike": are_alike(data)}
+        return ended | {"undecided": undecided, "alike": games_repeat(data)}
     if data.purpose != "rating":
         return ended
     random = next((result for result in data.results if result.opponent == RANDOM), None)

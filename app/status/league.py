@@ -45,6 +45,9 @@ LEAGUES_READ: frozenset[type[Payload]] = LEAGUE_READS | {MatchmakingUpdated, Opp
 class LeagueView:
     """One configuration's league, up to the last event read.
 
+    ``fold_league`` and ``fold_config`` fold ``league`` and ``config``. The other attributes hold what those two do not:
+    the games of all models, because a league forgets retired ones, and what is only for display.
+
     Attributes:
         league: members and their games, as ``LeagueKeeper`` folds them.
         pairs: totals of all games except gates'.

@@ -123,15 +123,15 @@ class EventCounts:
         changes: dict[str, Any] = {"events": {**row.events, name: row.events.get(name, 0) + 1}}
         changes["last_us"] = event.recorded_us
         if result := RESULTS.get(type(event.data)):
-            changes |= _ended(row, event, *result)
+            changes |= _changes_by_end(row, event, *result)
         if type(event.data) in CAUSES:
             waiting = {**changes.get("waiting", row.waiting), event.id: event.recorded_us}
             changes["waiting"] = dict(list(waiting.items())[-MOST_WAITING:])
         return Step({event.subject: row.replace(**changes)})
 
 
-def _ended(row: CountRow, event: Event[Payload], kind: str, outcome: JobOutcome) -> dict[str, Any]:
-    """Count a job that ended. Its duration is counted if it completed and its cause is known."""
+def _changes_by_end(row: CountRow, event: Event[Payload], kind: str, outcome: JobOutcome) -> dict[str, Any]:
+    """Return a row's changes by a job that ended: the count, and the duration of a completed job of a known cause."""
     of_kind = row.jobs.get(kind, {})
     changes: dict[str, Any] = {"jobs": {**row.jobs, kind: {**of_kind, outcome: of_kind.get(outcome, 0) + 1}}}
     since_us = row.waiting.get(event.envelope.causationid or "") if outcome == "completed" else None

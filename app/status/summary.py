@@ -25,7 +25,7 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingRequested,
 )
-from app.status.configs import Progress, are_alike
+from app.status.configs import Progress, games_repeat
 
 HASH_DIGITS = 8
 UNKNOWN = "-"
@@ -163,7 +163,7 @@ def _training(data: TrainingCompleted) -> str:
 def _evaluation(data: EvaluationCompleted) -> str:
     results = ", ".join(f"{_points(result)} v. {result.opponent}" for result in data.results)
     undecided = f", {data.undecided_games} games without a decision" if data.undecided_games else ""
-    alike = ", no difference can be shown: all games end alike" if are_alike(data) else ""
+    alike = ", no difference can be shown: all games end alike" if games_repeat(data) else ""
     elo = show_elo(data.elo, data.elo_stderr)
     return f"{data.purpose}, step {data.step}: {short(data.model)} {elo} Elo, {results}{undecided}{alike}"
 

@@ -105,7 +105,7 @@ class LogFile:
             return
         try:
             with suppress(OSError):  # a failed rotation only lets the file grow
-                self._descriptor = self._present(self._descriptor)
+                self._descriptor = self._current_file(self._descriptor)
             os.write(self._descriptor, line + b"\n")
         except OSError as error:
             if not self._failing:
@@ -114,7 +114,7 @@ class LogFile:
         else:
             self._failing = False
 
-    def _present(self, descriptor: int) -> int:
+    def _current_file(self, descriptor: int) -> int:
         """Return a descriptor of the file that has the name now. A full file is rotated first."""
         if self._is_named(descriptor):
             if os.fstat(descriptor).st_size < self._max_bytes:

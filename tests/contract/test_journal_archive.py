@@ -298,7 +298,7 @@ def test_rebuild_refuses_segments_of_another_journal(path: Path, tmp_path: Path,
     with closing(SqliteJournal(other)) as journal:
         journal.append(own)
     shutil.copytree(path.parent / "archive", other.parent / "archive")
-    with pytest.raises(DamagedDatabase, match="is not of this journal"):
+    with pytest.raises(DamagedDatabase):
         rebuild(other)
     with closing(SqliteJournalReader(other)) as reader:
         assert everything(reader) == [record.raw for record in own]
@@ -358,7 +358,7 @@ def test_rebuild_keeps_what_is_known_of_deleted_segments(path: Path) -> None:
     rebuild(path)
     with closing(SqliteJournal(path)) as journal:
         assert journal.first == 121
-        with pytest.raises(MissingEvents, match="The events 1 to 120 were deleted for good"):
+        with pytest.raises(MissingEvents):
             everything(journal)
         assert [record.raw for record in journal.read(120).records] == [record.raw for record in records(100)[40:]]
 

@@ -119,7 +119,7 @@ async def test_a_refused_client_connects_once_its_key_is_authorized(broker, ring
     """Make another connection, because ZeroMQ never retries a refused one."""
     stranger = ring.stranger()
     async with connected(broker, ring, "selfplay_worker@node9", keys=stranger) as bus:
-        with pytest.raises(KeyRefused, match="does not admit the key"):
+        with pytest.raises(KeyRefused):
             await bus.publish(checked(0))
         ring.authorize("node9", "worker", stranger)
         assert await bus.publish(checked(1)) >= 1

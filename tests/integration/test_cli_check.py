@@ -69,7 +69,7 @@ def test_check_imports_what_the_settings_name(folder: Path) -> None:
     assert json.loads(done.stdout)["ok"], done.stdout
     settings.write_text(settings.read_text().replace('"subtraction"', '"substraction"'))
     refused = checked(folder, "my_subtraction(heap=7)", "--json")
-    assert "The module 'substraction' cannot be imported" in json.loads(refused.stdout)["findings"][0]["what"]
+    assert "'substraction'" in json.loads(refused.stdout)["findings"][0]["what"]
 
 
 @pytest.mark.parametrize(

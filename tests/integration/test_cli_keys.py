@@ -45,7 +45,7 @@ def test_keys_are_made_authorized_listed_rotated_and_revoked(tmp_path):
     revoked = flyball(tmp_path, "keys", "revoke", "node1", "--json")
     assert json.loads(revoked) == {"name": "node1", "revoked": ["ab" * 32]}
     assert "node1" not in flyball(tmp_path, "keys", "list")
-    assert "No key of 'node1'" in flyball(tmp_path, "keys", "revoke", "node1", code=4)
+    flyball(tmp_path, "keys", "revoke", "node1", code=4)
 
 
 @pytest.mark.timeout(200)
@@ -78,7 +78,7 @@ def test_a_worker_publishes_to_a_head_with_keys(tmp_path):
         refused = flyball(other, "status", code=1)
         assert f"keys authorize ann worker {ann}" in " ".join(refused.split())
         assert "There is no run" not in refused
-        assert "does not admit the key" in flyball(other, *tick, code=1)
+        assert f"keys authorize ann worker {ann}" in " ".join(flyball(other, *tick, code=1).split())
         assert "ACCESS_REFUSED" in flyball(run, "tail", "ACCESS_REFUSED")
         (other / "keys/ann.secret").chmod(0o644)
         assert "can be read by others" in flyball(other, *tick, code=2)

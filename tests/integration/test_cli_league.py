@@ -74,7 +74,7 @@ def test_a_league_is_drawn(run: Path, tmp_path: Path, suffix: str) -> None:
 def test_where_nothing_can_be_written_the_place_is_named(run: Path, tmp_path: Path) -> None:
     done = league(run, "connect_four_2p", "--export", str(tmp_path / "nowhere" / "league.json"))
     assert done.exit_code == 2
-    assert "league.json cannot be written" in done.stderr
+    assert "league.json" in done.stderr
 
 
 def test_an_exported_league_is_taken_over_into_a_registry_once(run: Path, tmp_path: Path) -> None:

@@ -65,18 +65,21 @@ def test_new_game_with_the_name_of_ours_is_refused(tmp_path: Path) -> None:
     assert new("network", "connect_four", "--folder", tmp_path).exit_code == 0
 
 
-@pytest.mark.parametrize("name", ["", "Mine", "my-game", "2048", "a__b", "_a", "a_", "class", "x" * 41, "../x"])
-def test_new_refuses_what_is_no_name(name: str, tmp_path: Path) -> None:
-    refused = new("game", name, "--folder", tmp_path)
-    assert (refused.exit_code, list(tmp_path.iterdir())) == (2, [])
-    assert "cannot be the name of a module" in refused.stderr
+NO_NAMES = ["", "Mine", "my-game", "2048", "a__b", "_a", "a_", "class", "x" * 41, "../x"]
+TAKEN = ["random", "torch", "app", "flyball"]
 
 
-@pytest.mark.parametrize("name", ["random", "torch", "app", "flyball"])
-def test_new_refuses_a_name_that_another_module_has(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        *((name, "cannot be the name of a module") for name in NO_NAMES),
+        *((name, f"Choose another name: my_{name}.") for name in TAKEN),
+    ],
+)
+def test_new_refuses_what_cannot_name_a_game(name: str, message: str, tmp_path: Path) -> None:
     refused = new("game", name, "--folder", tmp_path)
     assert (refused.exit_code, list(tmp_path.iterdir())) == (2, [])
-    assert f"Choose another name: my_{name}." in refused.stderr
+    assert message in refused.stderr
 
 
 def test_new_says_as_json_what_it_wrote(tmp_path: Path) -> None:

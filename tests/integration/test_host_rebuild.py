@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from bus_rig import until
 from driving import trained
-from host_stage import KEY, REQUEST, RESULT, WORKER, ScriptedEngine, Stage, WatchedBus, rows_of
+from host_stage import KEY, REQUEST, RESULT, WORKER, ScriptedEngine, Stage, WatchedBus, logged, rows_of
 
 from app.bus import Batch
 from app.bus.memory import MemoryBus
@@ -62,9 +62,9 @@ async def test_a_rebuild_comes_to_the_same_and_decides_nothing(stage, lost, caps
     stage.check_nothing_twice()
     assert states.load()[0] > cursor
     assert rows_of(states) == rows
-    assert "rebuilding" in capsys.readouterr().out
+    assert "rebuilding" in logged(capsys)
     await stage.until(DaemonReady, stage.host("training_trigger", states), count=3)
-    assert "rebuilding" not in capsys.readouterr().out
+    assert "rebuilding" not in logged(capsys)
     await stage.bus.close()
 
 
@@ -81,7 +81,7 @@ async def test_rows_of_another_version_are_carried_over(stage, capsys):
     saved = states.load()[1]
     assert json.loads(saved["TrainingTrigger", KEY]) == {**row, "trainings": 41}
     assert saved[SCHEMAS_KEY] == rows[SCHEMAS_KEY]
-    assert "carried over" in capsys.readouterr().out
+    assert "carried over" in logged(capsys)
     assert len(stage.of(TrainingRequested)) == 2
 
 
@@ -114,7 +114,7 @@ async def test_a_rebuild_drops_what_was_decided_otherwise(lost, stage, monkeypat
     await stage.until(DaemonReady, stage.host("training_trigger", states), count=2)
     assert len(stage.of(TrainingRequested)) == 2
     assert not [name for owner, name in states.load()[1] if owner == "TrainingTrigger"]
-    assert "decisions that differ from the recorded ones are dropped" in capsys.readouterr().out
+    assert "decisions that differ from the recorded ones are dropped" in logged(capsys)
 
 
 class SlowBus(MemoryBus):
@@ -167,7 +167,7 @@ async def test_a_killed_rebuild_goes_on_where_it_was(stage, capsys):
     assert states.load()[1]["TrainingTrigger", KEY] == b'{"another": 1}'
     capsys.readouterr()
     await stage.until(DaemonReady, stage.host("training_trigger", states, notifier=systemd), count=2)
-    assert re.search(rf"rebuilding state.*position\S*[=:] *\D*{position}\b", capsys.readouterr().out)
+    assert re.search(rf"rebuilding state.*position\S*[=:] *\D*{position}\b", logged(capsys))
     assert any(state.startswith("EXTEND_TIMEOUT_USEC=") for state in systemd.told)
     assert any(state.startswith("STATUS=catching up: ") for state in systemd.told)
     assert states.load()[0] > cursor
@@ -233,8 +233,8 @@ async def test_host_failed_event_becomes_a_dead_letter_and_it_goes_on(stage, cap
     assert positions_in(states) == {"Picky": (first, last), "Easy": (first, poison, last)}
     (dead,) = stage.journal.dead_letters()
     assert (dead.position, dead.reporter) == (poison, "picky@laptop/Picky")
-    assert dead.error.startswith("ZeroDivisionError: no such shard (test_host_rebuild.py, line ")
-    assert "event could not be folded" in capsys.readouterr().out
+    assert dead.error.startswith("ZeroDivisionError: ")
+    assert "event could not be folded" in logged(capsys)
     await stage.beats(stage.host(PICKY, MemoryStateStore()))
     assert len(stage.journal.dead_letters()) == 1, "folded again, it fails again and is told once"
 

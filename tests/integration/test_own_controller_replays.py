@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from host_stage import KEY, Stage
+from host_stage import KEY, Stage, logged
 from msgspec.structs import replace as with_fields
 from recorded_run import evaluated, trained
 from simulated_settings import simulated_settings
@@ -192,9 +192,9 @@ async def test_host_restarted_without_a_controller_reports_it(capsys: pytest.Cap
     stage, states = OwnStage(), MemoryStateStore()
     feedback = await stage.configure_own(COSINE)
     await stage.until(DaemonReady, stage.host(feedback, states))
-    assert "does not host" not in capsys.readouterr().out
+    assert "does not host" not in logged(capsys)
     await stage.until(DaemonReady, stage.host("feedback", states), 2)
-    assert "controllers that this daemon does not host controllers=['mine']" in capsys.readouterr().out
+    assert "controllers that this daemon does not host controllers=['mine']" in logged(capsys)
 
 
 async def test_host_with_a_failing_controller_goes_on() -> None:
@@ -204,5 +204,5 @@ async def test_host_with_a_failing_controller_goes_on() -> None:
     await stage.until(DaemonReady, stage.host(feedback, MemoryStateStore()))
     (dead,) = stage.journal.dead_letters()
     assert dead.reporter == "feedback@laptop/mine"
-    assert dead.error.startswith("ZeroDivisionError: no such rate (own_rules.py, line ")
+    assert dead.error.startswith("ZeroDivisionError: ")
     assert len(stage.of(DaemonStarted)) == 1

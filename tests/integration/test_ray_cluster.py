@@ -104,7 +104,7 @@ def test_an_address_where_nothing_listens_is_an_error_at_once():
 
 @pytest.mark.parametrize("address", ["nowhere", "host:port", "", "127.0.0.1:99999"])
 def test_what_is_no_address_is_an_error(address):
-    with pytest.raises(NoRay, match="No Ray cluster answers"):
+    with pytest.raises(NoRay):
         RayEngine(address, {"CPU": 1.0})
 
 

@@ -79,7 +79,6 @@ def test_journal_that_cannot_be_read_is_not_called_damaged(run):
     (run / "journal.sqlite-wal").unlink()
     (run / "journal.sqlite").chmod(0)
     done = reading(run, "journal verify", "doctor --format json")
-    assert "cannot be read" in done.stderr
     assert codes_in(done.stdout) == {"journal-unreadable"}
 
 

@@ -73,7 +73,7 @@ def test_repeated_shards_and_their_games_are_refused(tmp_path: Path, store: File
         look(tmp_path, copy, [first, second])
     assert not look(tmp_path, copy, [second])["failures"]
     store.delete(first)
-    with pytest.raises(RepeatedShard, match=r"64 of 64 games"):
+    with pytest.raises(RepeatedShard):
         look(tmp_path, copy, [first])
 
 

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from app.bus.memory import MemoryBus
 from app.bus.ports import Sign
 from app.config import GAMES, RunSettings
@@ -33,6 +35,11 @@ REQUEST = SelfplayRequested(worker=WORKER, model=MODEL, lineups=(), games=1, see
 def rows_of(states: MemoryStateStore) -> dict[StateKey, bytes]:
     """Return saved rows without the one that goes with the cursor."""
     return {key: row for key, row in states.load()[1].items() if key != KNOWN_KEY}
+
+
+def logged(capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what was logged since the last call, on stdout, or on stderr once ``app.api`` was imported."""
+    return "".join(capsys.readouterr())
 
 
 class ScriptedEngine:

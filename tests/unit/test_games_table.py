@@ -32,7 +32,7 @@ def game(name, players=2, **kwargs):
 def test_an_illegal_action_is_refused_and_a_slot_begins_afresh() -> None:
     table = game("tic_tac_toe")
     table.step(SLOT, np.array([4], dtype=np.int32))
-    with pytest.raises(IllegalAction, match="Action 4 in slot 0"):
+    with pytest.raises(IllegalAction):
         table.step(SLOT, np.array([4], dtype=np.int32))
     table.reset(SLOT, [4])
     first = play_first_legal(table).history

@@ -76,7 +76,7 @@ class TestNoTrainingMeetsJudges:
             TIC_TAC_TOE.replace(builtins=("random", name))
         with pytest.raises(ValidationError, match=r"cannot be called|should match pattern"):
             TIC_TAC_TOE.replace(bots={name: {"player": "package:factory"}})
-        with pytest.raises(JudgeInTraining, match=f"{name} is a judge"):
+        with pytest.raises(JudgeInTraining):
             load_player(MemoryStore(), name, open_table(TIC_TAC_TOE, 0).spec, config=TIC_TAC_TOE)
         with pytest.raises(ValidationError, match=f"{name} is a judge"):
             LineupSpec(opponents=("random", name), games=2)

@@ -81,14 +81,6 @@ class TestCurrent:
         assert models(after(Lineage(), back(NEW, OLD))) == [OLD], "it is believed where no model is known"
 
     @pytest.mark.parametrize(
-        "stale",
-        [promoted(OLD, elo=1.0, step=9), back(NEW, OLDEST), back(OLD, OLD)],
-        ids=["promoted again", "replaced before", "rolled back to itself"],
-    )
-    def test_stale_decision_changes_nothing(self, after, candidate, stale):
-        assert after(candidate, stale) == candidate
-
-    @pytest.mark.parametrize(
         ("payload", "changes"),
         [
             (promoted(NEW), True),
@@ -127,12 +119,20 @@ class TestCandidate:
         assert after(failed, promoted(NEW)).unrated is None
 
     @pytest.mark.parametrize(
-        "verdict",
-        [rejected(STRANGER), unrated(STRANGER), unrated(NEW, "gate"), unrated(NEW, "tournament"), gated(1, 2, 3)],
-        ids=["another is rejected", "another is unrated", "gate failed", "tournament failed", "gate goes on"],
+        "event",
+        [
+            pytest.param(promoted(OLD, elo=1.0, step=9), id="promoted again"),
+            pytest.param(back(NEW, OLDEST), id="replaced before"),
+            pytest.param(back(OLD, OLD), id="rolled back to itself"),
+            pytest.param(rejected(STRANGER), id="another is rejected"),
+            pytest.param(unrated(STRANGER), id="another is unrated"),
+            pytest.param(unrated(NEW, "gate"), id="gate failed"),
+            pytest.param(unrated(NEW, "tournament"), id="tournament failed"),
+            pytest.param(gated(1, 2, 3), id="gate goes on"),
+        ],
     )
-    def test_other_verdicts_leave_the_candidate(self, after, candidate, verdict):
-        assert after(candidate, verdict) == candidate
+    def test_stale_decisions_and_other_verdicts_change_nothing(self, after, candidate, event):
+        assert after(candidate, event) == candidate
 
     @pytest.mark.parametrize("change", [promoted(NEW), promoted(STRANGER), back()], ids=["it", "another", "rollback"])
     def test_change_of_the_current_model_ends_training_and_candidate(self, after, training, candidate, change):

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from driving import NEW, OLD, OTHER_KEY, Driven, distributed
+from driving import KEY, NEW, OLD, OTHER_KEY, Driven, distributed
 
 from app.config import SelfplaySettings
 from app.controllers import SelfplayScheduler
@@ -87,13 +87,8 @@ def test_opponents_are_drawn_as_decided_and_published(scheduler):
     assert {(one.agent, one.category) for one in sampled.opponents} == {("random", "baselines")}
 
 
-def test_decisions_hold_for_their_model_and_configuration(scheduler):
-    scheduler.feed(DECIDED)
-    (request,) = scheduler.feed(distributed(NEW, 1))
-    assert request.lineups == ()
-
-
-def test_a_decision_about_another_configuration_holds_only_there(scheduler):
-    scheduler.feed(DECIDED, key=OTHER_KEY)
-    (request,) = scheduler.feed(distributed())
+@pytest.mark.parametrize(("decided_for", "plays"), [(KEY, distributed(NEW, 1)), (OTHER_KEY, distributed())])
+def test_decisions_hold_for_their_model_and_configuration(scheduler, decided_for, plays):
+    scheduler.feed(DECIDED, key=decided_for)
+    (request,) = scheduler.feed(plays)
     assert request.lineups == ()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from board_games import SLOT, after, alike, at_random, ends
 
-from app.config import GAMES, GameConfig
+from app.config import GAMES, GameConfig, SelfplaySettings
 from app.games import FINISHED, IllegalAction, UnknownGame, open_table
 from app.games.board_table import BoardTable
 from app.games.openspiel import load_game
@@ -164,16 +164,10 @@ def test_specs_of_both_engines_differ_in_rules_version_only(config: GameConfig) 
         ({"game": "connect_four(height=6)"}, "does not load"),
         ({"game": "othello(rows=6)"}, "does not load"),
         ({"game": "kuhn_poker"}, "no rules of its own for 'kuhn_poker'"),
+        ({"selfplay": SelfplaySettings(rewards="shaped")}, "rewarded at its end"),
     ],
 )
 @CONFIGS
 def test_a_configuration_that_does_not_fit_says_why(config: GameConfig, changes, complaint: str) -> None:
     with pytest.raises(UnknownGame, match=complaint):
         open_table(config.replace(**changes), 1)
-
-
-@CONFIGS
-def test_rewards_on_the_way_are_refused(config: GameConfig) -> None:
-    selfplay = config.selfplay.replace(rewards="shaped")
-    with pytest.raises(UnknownGame, match="rewarded at its end"):
-        open_table(config.replace(selfplay=selfplay), 1)

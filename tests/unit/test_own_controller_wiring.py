@@ -16,7 +16,7 @@ from app.events import HyperparameterUpdated, TrainingCompleted
 from daemons.bootstrap import LooseEnd, check, check_controllers, consumers, emitters
 from daemons.graph import render, whole
 from daemons.registry import DAEMONS, daemons_of
-from daemons.saved_state import program_of
+from daemons.saved_state import program_version
 from daemons.suitability import check_lasting
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -105,7 +105,7 @@ def test_unusable_controller_is_refused_with_its_table(wrong: RunSettings, error
 def test_controller_that_reads_an_unemitted_type_is_refused() -> None:
     run = settings(cosine=COSINE)
     daemons = {name: spec for name, spec in daemons_of(run).items() if name != "training"}
-    with pytest.raises(LooseEnd, match=r"TRAINING_COMPLETED is read by .*controllers.cosine \(my_controller:Cosine"):
+    with pytest.raises(LooseEnd, match=r"TRAINING_COMPLETED .*controllers.cosine \(my_controller:Cosine"):
         check(daemons, run.taken_over)
 
 
@@ -150,6 +150,6 @@ def test_class_and_version_of_a_controller_stay(tmp_path: Path, monkeypatch: pyt
         source = (EXAMPLES / "my_controller.py").read_text() + f"# {number}\n"
         (tmp_path / f"mine{number}.py").write_text(source)
         run = settings(cosine={**COSINE, "use": f"mine{number}:Cosine"})
-        versions.add(program_of(daemons_of(run)["feedback"].reducers))
+        versions.add(program_version(daemons_of(run)["feedback"].reducers))
     assert len(versions) == 2
-    assert program_of(daemons_of(run_settings())["feedback"].reducers) not in versions
+    assert program_version(daemons_of(run_settings())["feedback"].reducers) not in versions

@@ -122,7 +122,7 @@ def test_factories_are_called_with_options_that_stay() -> None:
     assert loaded("first") is not loaded("first")
     assert CONFIG.bots["first"].options == {"name": "first"}
     config = TIC_TAC_TOE.replace(bots={"x": BotSettings(player="nowhere:build")})
-    with pytest.raises(UnknownPlugin, match=r"'nowhere:build' cannot be imported"):
+    with pytest.raises(UnknownPlugin):
         loaded("x", config)
     hearts = GAMES[ConfigKey("hearts_4p")].replace(bots={"easy": BotSettings(player="x:y")})
     with pytest.raises(UnknownGame, match=r"has a bot 'easy' of its own. Rename games.hearts_4p.bots.easy"):

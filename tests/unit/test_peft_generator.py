@@ -77,7 +77,7 @@ def test_bfloat16_answers_pass_and_fail_a_canary_as_float32_ones(generator: Peft
     assert differences.max() > 1e-4  # answers themselves are drawn in bfloat16
     changed = next(p for name, p in reduced.peft.named_parameters() if f"lora_B.{adapter.name}" in name)
     changed.data += 0.005
-    with pytest.raises(ModelMismatch, match="answers unlike"):
+    with pytest.raises(ModelMismatch):
         check_canary(reduced, adapter)
 
 

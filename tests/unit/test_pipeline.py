@@ -390,7 +390,7 @@ def test_settings_that_do_not_fit_the_game_are_refused() -> None:
     game = run_game(GAMES["hearts_4p"], seeds)
     assert game.config.network.hidden == (256, 128)
     assert "hands=4" in open_table(game.config, 0).spec.rules_version
-    with pytest.raises(Unsearchable, match="'hearts' cannot be searched"):
+    with pytest.raises(Unsearchable):
         run_game(GAMES["hearts_4p"], searching())
 
 

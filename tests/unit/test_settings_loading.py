@@ -121,6 +121,26 @@ def test_profile_and_new_games_cover_configs_below(tmp_path: Path) -> None:
     assert (config.game, config.knobs) == ("hex(board_size=5)", ("epochs",))
 
 
+BOT = "configs = ['hearts_4p']\n[games.hearts_4p.bots.mine]\n"
+BAD_BOTS = [
+    ("plyer = 'a:b'", ["'games.hearts_4p.bots.mine.plyer'", "Did you mean games.hearts_4p.bots.mine.player?"]),
+    ("nodes = 3", ["games.hearts_4p.bots.mine (flyball.toml)", "either a player or a command"]),
+    ("player = 'a:b'\ncommand = ['x']", ["either a player or a command"]),
+    ("player = 'a:b'\nnodes = 3", ["nodes are for a command"]),
+    ("command = ['x']", ["needs its protocol: gtp, uci or usi"]),
+    ("command = ['x']\nprotocol = 'xboard'", ["bots.mine.protocol (flyball.toml)", "'gtp', 'uci' or 'usi'"]),
+    ("command = ['x']\nprotocol = 'gtp'\nnodes = 3", ["gtp knows no nodes"]),
+    ("command = ['x']\nprotocol = 'usi'", ["speaks usi needs a limit: set nodes or seconds"]),
+    ("command = ['x']\nprotocol = 'gtp'\nseconds = 60", ["answer_seconds has to be more than seconds"]),
+    (
+        "command = ['x']\nprotocol = 'gtp'\nseconds = 0.5\nanswer_seconds = 1",  # gtp rounds up
+        ["answer_seconds has to be more than seconds"],
+    ),
+    ("command = ['x']\nprotocol = 'gtp'\noptions = {level = [1, 2]}", ["options of an engine are texts, numbers"]),
+    ("player = 'a:b'\noptions = {'lr.decay' = 1}", ["key 'lr.decay' in", "has a dot in it"]),
+]
+
+
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
@@ -160,6 +180,9 @@ def test_profile_and_new_games_cover_configs_below(tmp_path: Path) -> None:
         ("[controllers.a]\nuse = 'b:C'\ntakes_over = ['epoch']", ["takes_over.0", "Did you mean epochs?"]),
         ("[controllers.a]\nuse = 'b:C'\ntakes_over = 'epochs'", ["takes_over", 'Write a list: ["epochs"]']),
         ("[controllers.a]\nuse = 'b:C'\ntakes_over = ['xyz']", ["'learning_rate', 'epochs'", "config show"]),
+        ("configs = ['mine_2p']\n[games.mine_2p]\ngame = 'hex'", ["[games.mine_2p] (flyball.toml) lacks players."]),
+        ("configs = ['mine_2p']\n[games.mine_2p]\nplayers = 2", ["[games.mine_2p] (flyball.toml) lacks game."]),
+        *((f"{BOT}{text}", parts) for text, parts in BAD_BOTS),
     ],
 )
 def test_bad_files_are_refused_with_the_key_and_the_way_out(tmp_path: Path, text: str, parts: list[str]) -> None:
@@ -293,21 +316,12 @@ def test_a_matchmaking_preset_is_named_and_changed_in_part(tmp_path: Path, monke
         load(write(tmp_path, "[league]\nmatchmaking = 'mirrors'\n"))
 
 
-@pytest.mark.parametrize(("given", "missing"), [("game = 'hex'", "players"), ("players = 2", "game")])
-def test_incomplete_new_configuration_names_what_it_lacks(tmp_path: Path, given: str, missing: str) -> None:
-    with pytest.raises(BadSettings, match=rf"\[games.mine_2p\] \(flyball.toml\) lacks {missing}\."):
-        load(write(tmp_path, f"configs = ['mine_2p']\n[games.mine_2p]\n{given}\n"))
-
-
 @pytest.mark.parametrize("key", ["min_quality", "feedback.gauntlet.max_quality_threshold"])
 def test_threshold_above_where_training_pauses_is_refused(tmp_path: Path, key: str) -> None:
     """Such a threshold would have no effect."""
     with pytest.raises(BadSettings, match=rf"{key}: 0.55 lies above feedback.intensity.reduced 0.5"):
         load(tmp_path, nest({key: 0.55}))
     assert load(tmp_path, nest({key: 0.55, "feedback.intensity.reduced": 0.55}))
-
-
-BOT = "configs = ['hearts_4p']\n[games.hearts_4p.bots.mine]\n"
 
 
 def test_bot_is_a_table_whose_values_any_layer_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,32 +334,6 @@ def test_bot_is_a_table_whose_values_any_layer_changes(tmp_path: Path, monkeypat
     assert mine.options == {"Skill Level": 3, "hash": 1}
     assert loaded.origins["games.hearts_4p.bots.mine.nodes"].startswith("environment FLYBALL_GAMES")
     assert loaded.values()["games.hearts_4p.bots.mine.options.hash"] == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("plyer = 'a:b'", ["'games.hearts_4p.bots.mine.plyer'", "Did you mean games.hearts_4p.bots.mine.player?"]),
-        ("nodes = 3", ["games.hearts_4p.bots.mine (flyball.toml)", "either a player or a command"]),
-        ("player = 'a:b'\ncommand = ['x']", ["either a player or a command"]),
-        ("player = 'a:b'\nnodes = 3", ["nodes are for a command"]),
-        ("command = ['x']", ["needs its protocol: gtp, uci or usi"]),
-        ("command = ['x']\nprotocol = 'xboard'", ["bots.mine.protocol (flyball.toml)", "'gtp', 'uci' or 'usi'"]),
-        ("command = ['x']\nprotocol = 'gtp'\nnodes = 3", ["gtp knows no nodes"]),
-        ("command = ['x']\nprotocol = 'usi'", ["speaks usi needs a limit: set nodes or seconds"]),
-        ("command = ['x']\nprotocol = 'gtp'\nseconds = 60", ["answer_seconds has to be more than seconds"]),
-        (
-            "command = ['x']\nprotocol = 'gtp'\nseconds = 0.5\nanswer_seconds = 1",  # gtp rounds up
-            ["answer_seconds has to be more than seconds"],
-        ),
-        ("command = ['x']\nprotocol = 'gtp'\noptions = {level = [1, 2]}", ["options of an engine are texts, numbers"]),
-        ("player = 'a:b'\noptions = {'lr.decay' = 1}", ["key 'lr.decay' in", "has a dot in it"]),
-    ],
-)
-def test_bot_with_unusable_settings_is_refused(tmp_path: Path, text: str, parts: list[str]) -> None:
-    with pytest.raises(BadSettings) as refused:
-        load(write(tmp_path, f"{BOT}{text}\n"))
-    assert all(part in str(refused.value) for part in parts), refused.value
 
 
 @pytest.mark.parametrize("name", ["random", "heuristic", "self", "model", "champion", "anchor_1", "top_k", "Mine"])

@@ -24,11 +24,9 @@ PERFT = [
     (SHOGI, MOST, 2, 105_677),
     (SHOGI, CROWDED, 1, 207),
     (SHOGI, CROWDED, 2, 28_684),
-]
-DEEP_PERFT = [
-    (SHOGI, SHOGI.sfen, 5, 19_861_490),
-    (MINISHOGI, MINISHOGI.sfen, 6, 8_276_188),
-    (SHOGI, CROWDED, 3, 4_809_015),
+    pytest.param(SHOGI, SHOGI.sfen, 5, 19_861_490, marks=pytest.mark.slow),
+    pytest.param(MINISHOGI, MINISHOGI.sfen, 6, 8_276_188, marks=pytest.mark.slow),
+    pytest.param(SHOGI, CROWDED, 3, 4_809_015, marks=pytest.mark.slow),
 ]
 """Counts of the first positions, confirmed by Fairy-Stockfish 11.1."""
 
@@ -52,12 +50,6 @@ def count(variant: Variant, sfen: str, depth: int) -> int:
 
 @pytest.mark.parametrize(("variant", "sfen", "depth", "nodes"), PERFT)
 def test_perft(variant: Variant, sfen: str, depth: int, nodes: int) -> None:
-    assert count(variant, sfen, depth) == nodes
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("variant", "sfen", "depth", "nodes"), DEEP_PERFT)
-def test_deep_perft(variant: Variant, sfen: str, depth: int, nodes: int) -> None:
     assert count(variant, sfen, depth) == nodes
 
 

@@ -8,7 +8,7 @@ from shogi_games import random_table
 
 from app.config import GAMES
 from app.games import FINISHED, IllegalAction, UnknownGame, open_table
-from app.games.shogi.encode import UNIT, Layout, arrival_places, direction_numbers, recall
+from app.games.shogi.encode import UNIT, Layout, arrival_indices, direction_numbers, recall
 from app.games.shogi.replay import Replay
 from app.games.shogi.rules import POSITION
 from app.games.shogi.sfen import write_sfen
@@ -92,7 +92,7 @@ def test_shapes_and_numbers_fit_every_move() -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 def test_every_move_of_a_piece_has_a_place_where_it_arrives(variant: Variant) -> None:
-    ways, places = arrival_places(variant)
+    ways, places = arrival_indices(variant)
     moves = np.flatnonzero(direction_numbers(variant).number >= 0)
     assert len(np.unique(places[moves])) == len(moves), "a place of its own"
     assert [place // ways for place in places[moves]] == [variant.parts(int(move))[1] for move in moves]

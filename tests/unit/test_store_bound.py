@@ -10,7 +10,7 @@ from bus_rig import StepClock
 from app.config import GAMES, NetworkSettings, RunSettings
 from app.replay.reachability import oldest
 from app.store import FileStore, StoredBlob
-from daemons.bounded_engine import LOOK_SECONDS, BoundedEngine
+from daemons.bounded_engine import MEASURE_SECONDS, BoundedEngine
 from daemons.forecast import forecast
 from daemons.upkeep import PAUSE_SECONDS, PeriodicCommand
 
@@ -29,7 +29,7 @@ async def test_full_store_takes_the_engines_capacity(tmp_path: Path) -> None:
         lambda: store.put(b"z" * 50),
     ):
         change()
-        clock.seconds += LOOK_SECONDS
+        clock.seconds += MEASURE_SECONDS
         found.append(await engine.capacity())
     assert found == [3, 0, 3, 3, 0]
 

@@ -183,7 +183,7 @@ def test_report_that_cannot_be_written_is_an_error_and_healed(tmp_path: Path) ->
     whole = report.read_text()
     report.unlink()
     report.mkdir()
-    with pytest.raises(UnusableFile, match="cannot be written"):
+    with pytest.raises(UnusableFile):
         train_text(tmp_path, {}, resume=True)
     report.rmdir()
     report.write_text(whole[:20])

@@ -75,9 +75,9 @@ async def test_servers_that_cannot_be_reached_are_undelivered() -> None:
 
     server = await asyncio.start_server(greet, "127.0.0.1", 0)
     async with server:
-        with pytest.raises(Undelivered, match="cannot be reached"):
+        with pytest.raises(Undelivered):
             await post(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", b"{}", {}, NOON)
-    assert "cannot be reached" in str(await refused(OK, url="http://hook..example/"))
+    assert not (await refused(OK, url="http://hook..example/")).is_final
 
 
 def certificate(folder: Path) -> Path:
@@ -102,7 +102,7 @@ async def test_tls_is_spoken_with_trusted_servers_only(
     context.load_cert_chain(file := certificate(tmp_path))
     async with await asyncio.start_server(scripted.handle, "127.0.0.1", 0, ssl=context) as server:
         url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
-        with pytest.raises(Undelivered, match="cannot be reached"):
+        with pytest.raises(Undelivered):
             await post(url, b"{}", {}, NOON)
         assert not scripted.requests
         monkeypatch.setenv("SSL_CERT_FILE", str(file))

@@ -181,7 +181,7 @@ def _help(position: Position, unit: Unit, orders: dict[int, Order], rng: Random)
 
 
 def _approach(position: Position, unit: Unit, goals: set[int], orders: dict[int, Order], rng: Random) -> Order:
-    """Return a step towards the nearest of some provinces; a hold if none leads nearer past the power's units."""
+    """Return a step towards the nearest goal; a hold if each such step is blocked by a unit of the same power."""
     board = position.board
     far = _distances(board, unit.fleet)
 

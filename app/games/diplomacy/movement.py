@@ -114,7 +114,7 @@ def _why_no_convoy(board: Map, units: Mapping[int, Unit], unit: Unit, order: Ord
 
 
 def connected_fleets(board: Map, sea: int, fleets: int) -> int:
-    """Return the seas with fleets that are connected with one of them."""
+    """Return the bit set of ``sea`` and all seas with fleets that a chain of such seas connects with it."""
     connected, edge = 0, 1 << sea
     while edge:
         connected |= edge
@@ -395,9 +395,9 @@ class _Resolver:
             return dislodging[0], strength[1], 0, holding[1]
         return (*dislodging, *holding)
 
-    def _swaps(self, province: int, going: int) -> bool:
-        """Return whether two units exchange places, neither of them by sea."""
-        return self.going[going] == province and province not in self.carriers and going not in self.carriers
+    def _swaps(self, province: int, target: int) -> bool:
+        """Return whether the unit in the target moves to the province of its attacker, and neither goes by sea."""
+        return self.going[target] == province and province not in self.carriers and target not in self.carriers
 
     def _strength(self, province: int, without: int = NOWHERE) -> tuple[int, int]:
         """Return bounds of 1 plus the number of a unit's supports. Supports of the power ``without`` do not count."""

@@ -173,11 +173,11 @@ def direction_numbers(variant: Variant) -> Numbering:
 
 
 @cache
-def arrival_places(variant: Variant) -> tuple[int, Indices]:
-    """Return the number of ways, and each action's index in (square, way).
+def arrival_indices(variant: Variant) -> tuple[int, Indices]:
+    """Return the number W of ways to move, and for each of the variant's actions the index square * W + way.
 
-    The actions are the variant's, the ways those of ``direction_numbers``. The square is where a piece arrives: there a
-    network sees what is taken and who could take back. An action that no piece can make has some index.
+    The ways are those of ``direction_numbers``. The square is where a piece arrives, because there a network sees what
+    is taken and who could take back. The index of an action that no piece can make has no meaning.
     """
     directions, cells, kinds = direction_numbers(variant), variant.cells, len(variant.codes)
     ways, drops = directions.actions // cells, int(variant.tables["drops"])

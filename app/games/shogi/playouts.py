@@ -72,14 +72,14 @@ class Tree(NamedTuple):
 
 @kernel
 def _best_action(
-    tables: np.void, position: Position, lists: Lists, rule: tuple[int, float], state: NDArray[np.uint64]
+    tables: np.void, position: Position, lists: Lists, uct: tuple[int, float], state: NDArray[np.uint64]
 ) -> int:
     """Return the best action of a position.
 
-    ``rule`` is the number of playouts and the constant of exploration. ``lists`` are those of the position's game, and
+    ``uct`` is the number of playouts and the constant of exploration. ``lists`` are those of the position's game, and
     are overwritten from the position on.
     """
-    playouts, exploration = rule
+    playouts, exploration = uct
     room = min(_MOST_EDGES, (playouts + 1) * MOST_LEGAL)
     tree = Tree(
         np.empty(room, dtype=np.uint16),
@@ -103,7 +103,7 @@ def _best_action(
                 if tree.used[0] + game["legal"] > room:
                     break
                 _expand(tree, edge, game, lists, state)
-            edge = _choose(tree, edge, exploration)
+            edge = _select(tree, edge, exploration)
             play(tables, game, lists, 0, int(tree.action[edge]))
             settle(tables, game, lists, 0, work)
             depth += 1
@@ -113,10 +113,10 @@ def _best_action(
         while not game["over"]:
             play(tables, game, lists, 0, int(lists.legal[0, _draw(state, game["legal"])]))
             settle(tables, game, lists, 0, work)
-        _count(tree, path[: depth + 1], game["winner"])
+        _backpropagate(tree, path[: depth + 1], game["winner"])
         if tree.proven[_ROOT] != _OPEN:
             break
-    return int(tree.action[_most(tree)])
+    return int(tree.action[_move_edge(tree)])
 
 
 @kernel
@@ -133,9 +133,9 @@ def _expand(tree: Tree, edge: int, game: Position, lists: Lists, state: NDArray[
 
 
 @inlined
-def _choose(tree: Tree, edge: int, exploration: float) -> int:
-    """Return the edge below with the largest upper confidence bound (or proven outcome); an unvisited one at once."""
-    best, chosen, spread = -np.inf, -1, log(tree.visits[edge])
+def _select(tree: Tree, edge: int, exploration: float) -> int:
+    """Return the first unvisited edge below another, otherwise the one of the largest proven outcome or UCT bound."""
+    best, chosen, log_visits = -np.inf, -1, log(tree.visits[edge])
     for below in range(tree.first[edge], tree.first[edge] + tree.edges[edge]):
         visits = tree.visits[below]
         if tree.proven[below] != _OPEN:
@@ -143,15 +143,15 @@ def _choose(tree: Tree, edge: int, exploration: float) -> int:
         elif not visits:
             return below
         else:
-            bound = tree.total[below] / visits + exploration * sqrt(spread / visits)
+            bound = tree.total[below] / visits + exploration * sqrt(log_visits / visits)
         if bound > best:
             best, chosen = bound, below
     return chosen
 
 
 @kernel
-def _count(tree: Tree, path: NDArray[np.int32], winner: int) -> None:
-    """Count the end of a game on the edges of its path, and prove outcomes that follow if the last is proven."""
+def _backpropagate(tree: Tree, path: NDArray[np.int32], winner: int) -> None:
+    """Add a game's outcome to the edges of its path, and prove what follows from a proven last edge."""
     sure = tree.proven[path[-1]] != _OPEN
     for edge in path[::-1]:
         tree.visits[edge] += 1
@@ -169,7 +169,7 @@ def _outcome(winner: int, seat: int) -> int:
 
 @kernel
 def _proof(tree: Tree, edge: int) -> int:
-    """Return the outcome that the edges below another prove, or ``_OPEN``."""
+    """Return the outcome of an edge that follows from the edges below it, or ``_OPEN``."""
     begin, best, all_proven = tree.first[edge], -1, True
     for below in range(begin, begin + tree.edges[edge]):
         if tree.proven[below] == _OPEN:
@@ -182,7 +182,7 @@ def _proof(tree: Tree, edge: int) -> int:
 
 
 @kernel
-def _most(tree: Tree) -> int:
+def _move_edge(tree: Tree) -> int:
     """Return the root's edge to play: by proven outcome (0 if open), then by visits, then by total."""
     begin, chosen = tree.first[_ROOT], tree.first[_ROOT]
     for edge in range(begin, begin + tree.edges[_ROOT]):

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.games.shogi.rules import WORKSPACE, Position, arrive, new_lists, play
+from app.games.shogi.rules import WORKSPACE, Position, new_lists, play, update_game
 from app.games.shogi.sfen import parse_sfen, write_move
 from app.games.shogi.variant import Variant
 from app.games.table import FINISHED, IllegalAction
@@ -25,7 +25,7 @@ class Replay:
         self.variant, self.lists = variant, new_lists(1, limit)
         self.position: Position = parse_sfen(sfen or variant.sfen, variant)
         self._work = np.zeros(1, dtype=WORKSPACE)[0]
-        arrive(variant.tables, self.position, self.lists, 0, self._work)
+        update_game(variant.tables, self.position, self.lists, 0, self._work)
 
     @property
     def seat(self) -> int:
@@ -68,4 +68,4 @@ class Replay:
         if action not in self.legal:
             raise IllegalAction(action, 0, self.legal.tolist())
         play(self.variant.tables, self.position, self.lists, 0, action)
-        arrive(self.variant.tables, self.position, self.lists, 0, self._work)
+        update_game(self.variant.tables, self.position, self.lists, 0, self._work)

@@ -349,7 +349,7 @@ def new_lists(slots: int, limit: int) -> Lists:
 
 
 @kernel
-def arrive(tables: np.void, game: Position, lists: Lists, slot: int, work: np.void) -> None:
+def update_game(tables: np.void, game: Position, lists: Lists, slot: int, work: np.void) -> None:
     """Update a game after a move, or at its beginning.
 
     Write the position's key and its legal actions, and end the game if it is over. A game is cut off after as many
@@ -379,7 +379,7 @@ def arrive(tables: np.void, game: Position, lists: Lists, slot: int, work: np.vo
 
 @kernel
 def play(tables: np.void, game: Position, lists: Lists, slot: int, action: int) -> None:
-    """Play a legal action; ``arrive`` has to follow."""
+    """Make the move of a legal action. Call ``update_game`` next: until then the legal actions are stale."""
     lists.moves[slot, game["played"]] = action
     game["played"] += 1
     move(tables, game, action)
@@ -387,8 +387,8 @@ def play(tables: np.void, game: Position, lists: Lists, slot: int, action: int) 
 
 @kernel
 def settle(tables: np.void, game: Position, lists: Lists, slot: int, work: np.void) -> None:
-    """Update a game by ``arrive``, then play forced moves."""
-    arrive(tables, game, lists, slot, work)
+    """Update a game after a move, then play forced moves."""
+    update_game(tables, game, lists, slot, work)
     while game["legal"] == 1:
         play(tables, game, lists, slot, int(lists.legal[slot, 0]))
-        arrive(tables, game, lists, slot, work)
+        update_game(tables, game, lists, slot, work)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from app.core.kernels import kernel
 from app.games.shogi.bots import levels
-from app.games.shogi.encode import UNIT, Layout, Numbering, arrival_places, direction_numbers, plain_numbers, see
+from app.games.shogi.encode import UNIT, Layout, Numbering, arrival_indices, direction_numbers, plain_numbers, see
 from app.games.shogi.replay import LONGEST
 from app.games.shogi.rules import POSITION, WORKSPACE, Lists, new_lists, play, settle
 from app.games.shogi.sfen import parse_sfen
@@ -84,7 +84,7 @@ class ShogiTable(Table):
             )
         variant = rules.variant
         layout, self._numbering = Layout(variant, rules.repetition_planes, max_moves), rules.numbering
-        planes, (ways, arrivals) = (layout.planes, variant.side, variant.side), arrival_places(variant)
+        planes, (ways, arrivals) = (layout.planes, variant.side, variant.side), arrival_indices(variant)
         self.spec = TableSpec(
             players=2,
             actions=self._numbering.actions,
