@@ -268,7 +268,7 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
             f"{iteration.number}/{self.iterations}",
             f"return {iteration.mean_return:+.3f}",
             *(shown.format(metrics[name]) for name, shown in SHOWN.items() if name in metrics),
-            f"{iteration.rows:,} rows in {iteration.seconds.total:.1f} s",
+            f"{iteration.rows:,} rows in {iteration.seconds['total']:.1f} s",
         ]
         if iteration.recovered:
             parts.append("discarded")
