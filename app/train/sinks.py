@@ -1,7 +1,7 @@
 """Records of a run: a CSV log, TensorBoard and Weights & Biases."""
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -165,8 +165,13 @@ def histograms(iteration: Iteration[Evaluation]) -> Iterator[tuple[str, Floats]]
 
 def settings_text(settings: Mapping[str, Any]) -> str:
     """Return settings as a table in Markdown."""
-    rows = (f"| {name} | {value} |" for name, value in flatten(settings).items())
-    return "\n".join(["| setting | value |", "|---|---|", *rows])
+    return markdown_table(("setting", "value"), flatten(settings).items())
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table in Markdown."""
+    lines = (columns, ["---"] * len(columns), *rows)
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 class TensorBoardSink(Sink[Evaluation]):
