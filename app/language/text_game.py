@@ -15,9 +15,6 @@ from numpy.typing import NDArray
 
 from app.core import FlyballError
 
-MOST_LISTED = 100_000
-"""Most answers that ``every_answer`` lists."""
-
 
 class IllegalAnswer(FlyballError):
     """An answer that the rules do not allow."""
@@ -27,10 +24,6 @@ class IllegalAnswer(FlyballError):
             f"Seat {seat} of the game in slot {slot} may not answer {answer!r:.100}.",
             hint="Answer with the parts that the turn's options allow, only for pending seats, and once.",
         )
-
-
-class TooManyAnswers(FlyballError):
-    """More legal answers than can be listed."""
 
 
 class Answers(Protocol):
@@ -149,20 +142,3 @@ def draw_answer(answers: Answers, rng: Random) -> str:
     while options := answers.options(parts):
         parts = (*parts, rng.choice(options))
     return "".join(parts)
-
-
-def every_answer(answers: Answers, most: int = MOST_LISTED) -> list[str]:
-    """Return all legal answers. Raises ``TooManyAnswers``."""
-    complete: list[str] = []
-    open_: list[tuple[str, ...]] = [()]
-    while open_:
-        parts = open_.pop()
-        options = answers.options(parts)
-        if not options:
-            complete.append("".join(parts))
-        open_.extend((*parts, option) for option in reversed(options))
-        if len(complete) + len(open_) > most:
-            raise TooManyAnswers(
-                f"A turn has more than {most} legal answers.", hint="Decode along their options instead of a list."
-            )
-    return complete
