@@ -49,11 +49,6 @@ class RunGame:
             return None
         return hand_points(returns, moon_for_shooter=rules.moon_for_shooter)
 
-    @cached_property
-    def bots(self) -> tuple[str, ...]:
-        """The names of the game's bots; see ``bots_of``."""
-        return bots_of(self.config)
-
     def bot(self, name: str) -> Player:
         """Return a bot, loaded on first use and kept, because an engine takes long to start."""
         if name not in self._loaded:
@@ -89,13 +84,14 @@ def run_game(config: GameConfig, settings: PipelineSettings, folder: str = ".") 
         declared = getattr(settings.network, key)
         if declared is not None and declared != size:
             raise UnfitSettings(f"network.{key} is {declared}; {config.key} has {size}.", hint="Leave it out.")
-    bots = [("training.eval_opponent", settings.training.eval_opponent)]
-    bots += [("collection.opponents", name) for name in settings.collection.opponents if name != SELF]
+    named = [("training.eval_opponent", settings.training.eval_opponent)]
+    named += [("collection.opponents", name) for name in settings.collection.opponents if name != SELF]
     if settings.collection.initial_policy == "behavioral_clone" and not settings.cloning.experience:
-        bots.append(("cloning.teacher", settings.cloning.teacher))
-    for key, name in bots:
-        if game.spec.bot(name) not in game.bots:
-            hint = f"It has {', '.join(game.bots)}."
+        named.append(("cloning.teacher", settings.cloning.teacher))
+    bots = bots_of(game.config)
+    for key, name in named:
+        if game.spec.bot(name) not in bots:
+            hint = f"It has {', '.join(bots)}."
             raise UnfitSettings(f"{key}: {config.key} has no bot {name!r}.", hint=hint)
     return game
 
