@@ -35,8 +35,8 @@ class Step(Struct, Generic[R], frozen=True):
     emissions: tuple[Emission, ...] = ()
 
 
-class Declared(Protocol[R]):
-    """What reducers and followers declare. Both are built from the run's settings, without mutable state."""
+class Reducer(Protocol[R]):
+    """A pure controller: built from the run's settings, without mutable state."""
 
     name: ClassVar[str]  # unique; part of the id of everything it emits
     reads: ClassVar[frozenset[type[Payload]]]  # the payload types that its host passes to it
@@ -47,19 +47,23 @@ class Declared(Protocol[R]):
         """The type of its rows."""
         ...
 
-
-class Reducer(Declared[R], Protocol[R]):
-    """A pure controller."""
-
     def step(self, rows: Mapping[str, R], event: Event[Payload]) -> Step[R]:
         """Fold one event. Pure: the only clock is ``event.recordedtime``."""
         ...
 
 
-class Follower(Declared[R], Protocol[R]):
-    """A reducer that also gets another reducer's events, in addition to those that it ``reads``, and its rows."""
+class Follower(Protocol[R]):
+    """A reducer that also gets another reducer's events and rows. See ``Reducer``."""
 
+    name: ClassVar[str]
     follows: ClassVar[str]  # name of the followed reducer
+    reads: ClassVar[frozenset[type[Payload]]]  # in addition to the types of the followed reducer
+    emits: ClassVar[frozenset[type[Payload]]]
+
+    @property
+    def row(self) -> type[R]:
+        """The type of its rows."""
+        ...
 
     def step(self, rows: Mapping[str, R], event: Event[Payload], followed: Mapping[str, Any]) -> Step[R]:
         """Fold one event; ``followed`` are the followed reducer's rows after it."""
