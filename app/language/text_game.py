@@ -35,7 +35,6 @@ class Answers(Protocol):
         The options are empty if ``parts`` are a complete answer. No option is a prefix of another one after the same
         parts. The last part, and no other, ends with the game's ``stop``.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,6 @@ class TextTable(Protocol):
 
     def pending(self) -> list[TextTurn]:
         """Return a turn for each seat that has to answer. Slots without a running game have no turns."""
-        ...
 
     def submit(self, slot: int, seat: int, answer: str) -> None:
         """Take a pending seat's answer. Raises ``IllegalAnswer``."""
@@ -96,27 +94,21 @@ class TextTable(Protocol):
 
     def bot(self, name: str, turn: TextTurn, rng: Random) -> str:
         """Return the answer of a built-in player, which sees the slot's game."""
-        ...
 
     def running(self) -> NDArray[np.bool_]:
         """Return which slots [N] have a game that is not over."""
-        ...
 
     def scores(self) -> NDArray[np.float32]:
         """Return scores [N, P] in the game's own points. Games that are truncated or not over have scores, too."""
-        ...
 
     def returns(self) -> NDArray[np.float32]:
         """Return outcomes [N, P] in [-1, 1], which sum to 0: by scores if truncated, 0 while a game runs."""
-        ...
 
     def truncated(self) -> NDArray[np.bool_]:
         """Return which games [N] were cut off at a limit."""
-        ...
 
     def history(self, slot: int) -> list[tuple[int, str]]:
         """Return a game's seats and answers so far, phase after phase, without those that the table gave itself."""
-        ...
 
 
 def ranks(scores: NDArray[np.float32]) -> NDArray[np.int64]:
