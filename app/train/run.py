@@ -79,7 +79,7 @@ class Method(Protocol[S, D, E]):
         """Save a checkpoint, and the report so far."""
 
     def end(self, state: S, policy: Checkpoint, reason: str) -> None:
-        """Save the last state and its report, which a killed run may have left older; perhaps say why the run ended."""
+        """End the run for ``reason``; by default save it again, because a killed run may have left an older report."""
         self.save(state, policy)
 
     def finish(self, state: S) -> Result:
