@@ -27,8 +27,8 @@ class JobResult(FrozenModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-S = TypeVar("S", bound=JobContext)
-R = TypeVar("R", bound=JobResult)
+S = TypeVar("S", bound=FrozenModel)
+R = TypeVar("R", bound=FrozenModel)
 
 
 def job(function: Callable[[S, Report], R]) -> Callable[[JsonObject, Report], JsonObject]:

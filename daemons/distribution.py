@@ -12,6 +12,8 @@ lifecycle rolls back to that one.
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import ClassVar
 
+from msgspec import field
+
 from app.controllers import Controller, Lineage, States, state_of
 from app.core import BROKER, SECOND_US, EventId, FlyballError, JsonObject, ModelHash, backoff, is_broker
 from app.events import (
@@ -106,42 +108,25 @@ class DistributorRow(Row, frozen=True):
         verifies: the waiting job verifies the distributed model again.
     """
 
-    kept: tuple[ModelHash, ...]
-    members: tuple[ModelHash, ...]
-    leaving: dict[ModelHash, int]
-    superseded: tuple[ModelHash, ...]
-    overdue: tuple[ModelHash, ...]
-    cause: Cause | None
-    wanted: DistributionRequest | None
-    failures: int
-    retry_us: int | None
-    head: str | None
-    nodes: dict[str, int]
-    have: tuple[str, ...]
-    late: tuple[str, ...]
-    lost: bool
-    verified_us: int
-    verifies: bool
+    kept: tuple[ModelHash, ...] = ()
+    members: tuple[ModelHash, ...] = ()
+    leaving: dict[ModelHash, int] = field(default_factory=dict)
+    superseded: tuple[ModelHash, ...] = ()
+    overdue: tuple[ModelHash, ...] = ()
+    cause: Cause | None = None
+    wanted: DistributionRequest | None = None
+    failures: int = 0
+    retry_us: int | None = None
+    head: str | None = None
+    nodes: dict[str, int] = field(default_factory=dict)
+    have: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
+    lost: bool = False
+    verified_us: int = 0
+    verifies: bool = False
 
 
-EMPTY = DistributorRow(
-    kept=(),
-    members=(),
-    leaving={},
-    superseded=(),
-    overdue=(),
-    cause=None,
-    wanted=None,
-    failures=0,
-    retry_us=None,
-    head=None,
-    nodes={},
-    have=(),
-    late=(),
-    lost=False,
-    verified_us=0,
-    verifies=False,
-)
+EMPTY = DistributorRow()
 
 
 class LostModel(FlyballError):

@@ -92,9 +92,13 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
         return self.name
 
     @staticmethod
-    @abstractmethod
     def pending(rows: Mapping[str, Any]) -> Sequence[tuple[Cause, Any]]:
-        """Return each pending job's (cause, argument of ``job``), most urgent first."""
+        """Return each pending job's (cause, argument of ``job``), most urgent first.
+
+        By default these are the rows that have a ``cause``, oldest first.
+        """
+        waiting = [(row.cause, row) for row in rows.values() if row.cause]
+        return sorted(waiting, key=lambda pair: pair[0].sequence)
 
     @abstractmethod
     def job(self, cause: Cause, pending: Any, states: States) -> Job[Q]:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,9 +137,7 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _secret(
-    file: Path | None, variable: str | None, folder: Path, where: str, environment: Mapping[str, str] = os.environ
-) -> str | None:
+def _secret(file: Path | None, variable: str | None, folder: Path, where: str) -> str | None:
     """Return a secret from a file or an environment variable. None if neither is named. Raises ``BadSettings``."""
     if file is not None:
         try:
@@ -147,7 +145,7 @@ def _secret(
         except FlyballError as error:
             raise BadSettings(f"{where}: {error.message}", hint=error.hint) from error
     elif variable is not None:
-        text = environment.get(variable, "").strip()
+        text = os.environ.get(variable, "").strip()
     else:
         return None
     if not text:

@@ -7,7 +7,7 @@ Each inspection also deletes the shards that no training will use. Deletion does
 go on while training is blocked or paused, and would fill the disk.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.config import GameConfig, RunSettings
@@ -199,12 +199,6 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
             return Step()
         config, good = self.settings.config(event.subject), isinstance(event.data, TrainingCompleted)
         return _shelved(rows, event, shelf.after_training(config, good=good))
-
-    @staticmethod
-    def pending(rows: Rows) -> Sequence[tuple[Cause, InspectionRow]]:
-        """Return the waiting shards, oldest first."""
-        waiting = [(row.cause, row) for row in rows.values() if row.cause]
-        return sorted(waiting, key=lambda pair: pair[0].sequence)
 
     def job(self, cause: Cause, pending: InspectionRow, states: States) -> Inspection:
         """Return the inspection of a waiting shard."""

@@ -39,25 +39,20 @@ class Receiver(Protocol):
     @property
     def name(self) -> str:
         """The receiver's name, under which its position is saved."""
-        ...
 
     @property
     def types(self) -> frozenset[type[Payload]]:
         """The event types that the receiver may get."""
-        ...
 
     @property
     def most(self) -> int:
         """Most events in a message."""
-        ...
 
     def wants(self, event: Event[Any], /) -> bool:
         """Return whether the receiver gets an event of its types."""
-        ...
 
     async def send(self, events: Sequence[Event[Any]]) -> None:
         """Send a message. Raises ``Undelivered``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,9 @@ class Companion(Protocol):
         The host calls this after each batch, once the daemon is ready. ``head`` is the position of the journal's last
         event.
         """
-        ...
 
     async def run(self, bus: Bus) -> None:
         """Work until cancelled, from the daemon's start on. An error ends the daemon."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

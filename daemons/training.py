@@ -1,6 +1,6 @@
 """The trainer: runs one training for each request, or makes a configuration's initial model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 from app.backends import backend_of
@@ -86,12 +86,6 @@ class Trainer(Worker[TrainingRequested]):
         good = row.request.shards if isinstance(event.data, TrainingCompleted) else ()
         replay = row.replay.plus(good, self.settings.config(event.subject))
         return Step({event.subject: TrainerRow(replay=replay)})
-
-    @staticmethod
-    def pending(rows: Rows) -> Sequence[tuple[Cause, TrainerRow]]:
-        """Return the configurations with a pending request, oldest request first."""
-        waiting = [(row.cause, row) for row in rows.values() if row.cause]
-        return sorted(waiting, key=lambda pair: pair[0].sequence)
 
     def job(self, cause: Cause, pending: TrainerRow, states: States) -> TrainingJob:
         """Return the job that trains a model, or makes the initial one."""

@@ -12,7 +12,8 @@ from app.api.runs import locate_run, open_run
 from app.config import FrozenModel
 from app.config.loading import parse
 from app.core import BadUsage
-from app.engine import JsonObject, Report
+from app.engine import Report
+from app.job_specs import job
 from app.replay.divergences import WORK, divergence_name, divergence_text, read_divergences
 from app.replay.what_if import Change
 from app.status.summary import show_time
@@ -84,12 +85,12 @@ class WhatIfAnswer(FrozenModel):
     unlisted: int
 
 
-def what_if(spec_json: JsonObject, report: Report) -> JsonObject:
-    """Run the job of a ``WhatIfSpec``: report the ``position``, return a ``WhatIfAnswer``.
+@job
+def what_if(spec: WhatIfSpec, report: Report) -> WhatIfAnswer:
+    """Compare, and report the ``position`` (a job).
 
     Raises ``BadUsage``, ``BadSettings`` or ``NotAJournal``.
     """
-    spec = WhatIfSpec.model_validate(spec_json)
     if not spec.assignments:
         raise BadUsage("Say what would be different: KEY=VALUE.")
     values, reported = parse(spec.assignments), monotonic()
@@ -125,7 +126,7 @@ def what_if(spec_json: JsonObject, report: Report) -> JsonObject:
                     id=divergence.before.id if divergence.before else None,
                 )
             )
-    answer = WhatIfAnswer(
+    return WhatIfAnswer(
         last=last,
         counts=tuple(
             Count(config=config_key, kind=kind, name=name, count=count)
@@ -134,4 +135,3 @@ def what_if(spec_json: JsonObject, report: Report) -> JsonObject:
         differences=tuple(listed),
         unlisted=unlisted,
     )
-    return answer.model_dump(mode="json")

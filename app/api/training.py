@@ -7,10 +7,9 @@ from typing import Any
 from app.api.arguments import Seed, check_arguments
 from app.api.runs import RunLocation, Say, config_of, locate_run, silent
 from app.config import LANGUAGE_BACKEND, GameConfig
-from app.train.iteration import Sink
 from app.train.methods import network_method
 from app.train.networks import TrainingResult
-from app.train.run import Method, Result
+from app.train.run import Method
 from app.train.run import train as train_by
 from daemons.clock import SystemClock, boot_id
 
@@ -34,12 +33,6 @@ def prepare_training(
     loaded = location.load()
     servers = loaded.deployment.text_servers(output, loaded.folder)
     return language_method(config, values, seed, output, resume=resume, servers=servers)
-
-
-def train_prepared(method: Method[Any, Any, Any], say: Say, *sinks: Sink[Any]) -> Result:
-    """Train until the run ends, and report on it; ``say`` receives lines for the reader."""
-    method.say = say
-    return train_by(method, SystemClock(), boot_id(), *sinks)
 
 
 def train(
@@ -85,6 +78,7 @@ def train(
     method = network_method(
         config, file, settings or {}, seed, folder, resume=resume, settings_folder=location.settings_folder
     )
-    result = train_prepared(method, progress)
+    method.say = progress
+    result = train_by(method, SystemClock(), boot_id())
     assert isinstance(result, TrainingResult)  # that of a network
     return result

@@ -10,8 +10,9 @@ from app.api.runs import locate_run, silent
 from app.api.watching import Decision, Progress, WatchedGame, WatchSpec, check_watchable
 from app.config import Compute
 from app.core import BadUsage
-from app.engine import JsonObject, Report
+from app.engine import Report
 from app.games import open_table
+from app.job_specs import job
 from app.play.judges import load_player_or_judge
 from app.play.matches import MatchPlan, play_rotations
 from app.play.own_players import DecidingPlayer, Points, Turn
@@ -63,13 +64,13 @@ class Watched(DecidingPlayer):
         return expected, np.where(turn.mask[0], np.exp(log_probs[0]), 0).astype(np.float32)
 
 
-def watch(spec_json: JsonObject, report: Report) -> JsonObject:
-    """Play the game of a ``WatchSpec``; report ``Progress``, return a ``WatchedGame``.
+@job
+def watch(spec: WatchSpec, report: Report) -> WatchedGame:
+    """Play a game, and report ``Progress`` (a job).
 
     Deterministic on a CPU. The game is the first one of a match with this seed, from this seat. Raises ``Unwatchable``,
     ``BadUsage``, and the errors of ``fetch_player`` and ``load_player_or_judge``.
     """
-    spec = WatchSpec.model_validate(spec_json)
     location = locate_run(spec.run, spec.config_file)
     config = location.config(spec.config)
     check_watchable(config)
@@ -86,11 +87,10 @@ def watch(spec_json: JsonObject, report: Report) -> JsonObject:
     ]
     plan = MatchPlan(1, spec.seed, settings.temperature, settings.opening_plies, first=spec.seat)
     outcomes, _ = play_rotations(config, players[0], players[1], plan)
-    result = WatchedGame(
+    return WatchedGame(
         player=names[0],
         against=names[1],
         history=tuple(outcomes.histories[0]),
         returns=tuple(outcomes.returns[0].tolist()),
         truncated=bool(outcomes.truncated[0]),
     )
-    return result.model_dump(mode="json")

@@ -262,7 +262,8 @@ class Hub:
                 self._access.check_producer(key, hello.producer)
             except KeyRefused as error:
                 return self._deny(peer, key, "producer", str(error))
-            if peer not in self._sessions and self._session_count(key) >= self._limits.max_sessions_per_key:
+            sessions_of_key = sum(session.key == key for session in self._sessions.values())
+            if peer not in self._sessions and sessions_of_key >= self._limits.max_sessions_per_key:
                 why = f"The key of {key.name} has {self._limits.max_sessions_per_key} connections already."
                 self._access.refusals.add(key, "connections", hello.producer, why)
                 return self._greet(peer, self._limits.retry_ms, why)
@@ -315,10 +316,6 @@ class Hub:
             return None
         self._out.append((peer, [wire.BEAT]))
         return session
-
-    def _session_count(self, key: Key) -> int:
-        """Return the number of a key's sessions."""
-        return sum(session.key == key for session in self._sessions.values())
 
     def _greet(self, peer: bytes, milliseconds: int, why: str) -> None:
         self._out.append((peer, [wire.GREET_FORM.pack(wire.GREET, milliseconds), why.encode()]))

@@ -166,7 +166,6 @@ class Subscription(Protocol):
 
     async def __anext__(self) -> Batch:
         """Wait for the next batch. Each event is delivered exactly once and in order."""
-        ...
 
     async def __aenter__(self) -> Self:
         return self
@@ -178,7 +177,6 @@ class Subscription(Protocol):
 
     async def close(self) -> None:
         """End the iteration. Idempotent."""
-        ...
 
 
 class Bus(Protocol):
@@ -195,11 +193,9 @@ class Bus(Protocol):
             PublishRefused: the broker refused the event.
             EventTooLarge: the event exceeds the size limit.
         """
-        ...
 
     async def publish_many(self, envelopes: Sequence[Envelope[Any]]) -> tuple[int, ...]:
         """Publish events in order and return their positions, once all are durable."""
-        ...
 
     def subscribe(self, types: Collection[type[Payload]] | None = None, *, after: int | None = None) -> Subscription:
         """Subscribe to events.
@@ -208,7 +204,6 @@ class Bus(Protocol):
             types: payload classes to deliver; None for all.
             after: begin after this position; None for the head.
         """
-        ...
 
     async def bury(self, dead_letter: DeadLetter) -> None:
         """Record a dead letter durably, once for each reporter and recorded event.
@@ -216,7 +211,6 @@ class Bus(Protocol):
         Raises:
             BrokerUnavailable: not answered in time.
         """
-        ...
 
     def show_life(self, sign: Sign) -> None:
         """Send a sign of life, which is not recorded, without waiting.
@@ -227,7 +221,6 @@ class Bus(Protocol):
         Raises:
             FileTouched: another program touched the outbox, so that unsent events would be lost.
         """
-        ...
 
     async def present(self) -> tuple[Present, ...]:
         """Return the daemons that have started and not stopped, sorted by name.
@@ -235,7 +228,6 @@ class Bus(Protocol):
         Raises:
             BrokerUnavailable: not answered in time.
         """
-        ...
 
     async def snapshot(self, upto: int, kinds: Collection[str]) -> Snapshot | None:
         """Return the latest snapshot at or before a position; None without one.
@@ -247,8 +239,6 @@ class Bus(Protocol):
         Raises:
             BrokerUnavailable: not answered in time.
         """
-        ...
 
     async def close(self) -> None:
         """Close the bus and its subscriptions. Idempotent."""
-        ...

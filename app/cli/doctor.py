@@ -16,7 +16,6 @@ from app.api.runs import RunLocation, is_listening
 from app.cli.options import run_options
 from app.cli.output import echo, note, show, write_json
 from app.core import FlyballError
-from app.core.clock import Clock
 from app.core.shipped import shipped
 from app.dashboard.access import url_at
 from app.dashboard.documents import ADDRESS
@@ -70,7 +69,7 @@ def doctor(location: RunLocation, *, form: Format, deep: bool, explain: str | No
         code, text = nagios(facts, findings)
         echo(text)
         sys.exit(code)
-    seconds = _seconds_since(clock, began)
+    seconds = round(clock.monotonic() - began, 3)
     if form == "json":
         values = [_values(finding, location) for finding in findings]
         write_json({"worst": worst(findings), "seconds": seconds, "findings": values})
@@ -78,10 +77,6 @@ def doctor(location: RunLocation, *, form: Format, deep: bool, explain: str | No
         _show(findings, seconds, location)
     if worst(findings) == "critical":
         sys.exit(1)
-
-
-def _seconds_since(clock: Clock, began: float) -> float:
-    return round(clock.monotonic() - began, 3)
 
 
 def _values(finding: Diagnosis, location: RunLocation) -> dict[str, Any]:

@@ -7,16 +7,17 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from app.api.training import train_prepared
 from app.cli.output import note
 from app.train.iteration import Iteration, Sink
-from app.train.run import Method, Result
+from app.train.run import Method, Result, train
+from daemons.clock import SystemClock, boot_id
 
 
 def train_and_show(method: Method[Any, Any, Any]) -> Result:
     """Train, and write the progress to stderr."""
     with closing(TrainingBar(method.iterations)) as progress:
-        return train_prepared(method, progress.tell, progress)
+        method.say = progress.tell
+        return train(method, SystemClock(), boot_id(), progress)
 
 
 class TrainingBar(Sink[Any]):

@@ -18,11 +18,9 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the time of day, timezone-aware, in UTC."""
-        ...
 
     def monotonic(self) -> float:
         """Return seconds from an arbitrary start; never goes back."""
-        ...
 
 
 SECOND_US = 1_000_000

@@ -117,9 +117,9 @@ class ConfigCurves:
         return {
             "x": [round(float(time), 1) for time in times],
             "step": [int(self.elo.steps[index]) for index in indices],
-            "elo": _rounded(elo, 1),
-            "low": _rounded(elo - error, 1),
-            "high": _rounded(elo + error, 1),
+            "elo": _rounded(elo),
+            "low": _rounded(elo - error),
+            "high": _rounded(elo + error),
             "marks": [mark._asdict() for mark in self.marks],
         }
 
@@ -135,5 +135,5 @@ class ConfigCurves:
         return curves
 
 
-def _rounded(values: NDArray[Any], digits: int) -> list[float]:
-    return [round(float(value), digits) for value in values]
+def _rounded(values: NDArray[Any]) -> list[float]:
+    return [round(float(value), 1) for value in values]

@@ -98,10 +98,11 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
     return HTMLResponse(text.encode(errors="replace"), status_code=status_code)
 
 
-def to_config(request: Request, base: str) -> Response:
-    """Redirect to the page under ``base`` of the query's configuration, or else of the run's first one."""
+def to_config(request: Request) -> Response:
+    """Redirect to the page under this path of the query's configuration, or else of the run's first one."""
     with feed_of(request).reading():
         configs = feed_of(request).status().configs
     if not configs:
         return render(request, "configuration_none.html")
-    return RedirectResponse(f"{base}/{quote(request.query_params.get('key') or configs[0].key)}", status_code=303)
+    key = quote(request.query_params.get("key") or configs[0].key)
+    return RedirectResponse(f"{request.url.path}/{key}", status_code=303)

@@ -53,10 +53,10 @@ def event_of(feed: Feed, event_id: str) -> Event[Any]:
     return events[0]
 
 
-def causes_of(feed: Feed, event: Event[Any], most: int = CAUSES) -> list[Event[Any]]:
-    """Return an event and at most ``most`` causes, nearest first."""
+def causes_of(feed: Feed, event: Event[Any]) -> list[Event[Any]]:
+    """Return an event and at most ``CAUSES`` causes, nearest first."""
     with feed.reading() as model:
-        line = _line(model.index, event.sequence)[: most + 1]
+        line = _line(model.index, event.sequence)[: CAUSES + 1]
     return events_at(feed, line)
 
 

@@ -41,14 +41,13 @@ def message(name: str, data: str, position: int | None = None) -> str:
     return "\n".join(lines) + "\n\n"
 
 
-def start_of(request: Request) -> int | None:
-    """Return the position after which a client wants news: its last id, or the page's position; ``None`` without."""
-    return whole_number(request.headers.get("last-event-id") or request.query_params.get("after") or "")
-
-
 async def live(request: Request) -> Response:
-    """Serve the stream, which names the configurations that have news."""
-    feed, after = feed_of(request), start_of(request)
+    """Serve the stream, which names the configurations that have news.
+
+    It begins after the last event that the client got, else after the position of its page.
+    """
+    feed, position = feed_of(request), request.headers.get("last-event-id") or request.query_params.get("after")
+    after = whole_number(position or "")
     if after is None:
         return PlainTextResponse("Name the position to begin after: ?after=0\n", status_code=400)
     chosen = EventFilter.of(request.query_params) if "rows" in request.query_params else None

@@ -100,7 +100,7 @@ def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int
         ply=shown,
         last=last,
         board=Markup(draw(position)),  # noqa: S704 - the drawings escape what they insert
-        move=_move_text(here, sides),
+        move=f"{_mover(here, sides)} {here.text}".strip(),
         turn=_turn(record, decision, sides, shown == last),
         counts=counts(position),
         seats=tuple(zip(sides, names, strict=True)),
@@ -131,10 +131,6 @@ def seat_names(config: GameConfig, result: WatchedGame | None, player: str, agai
 
 def _mover(ply: Ply, sides: tuple[str, ...]) -> str:
     return "" if ply.mover == NOBODY else sides[ply.mover]
-
-
-def _move_text(ply: Ply, sides: tuple[str, ...]) -> str:
-    return f"{_mover(ply, sides)} {ply.text}".strip()
 
 
 def _turn(record: Record, decision: Decision | None, sides: tuple[str, ...], at_end: bool) -> str:  # noqa: FBT001

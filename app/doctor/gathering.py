@@ -24,7 +24,6 @@ from app.api.runs import (
     read_board,
     silent,
 )
-from app.bus import Bus
 from app.bus.access import KeyRefused
 from app.bus.keys import Key, KeyList, read_secret
 from app.bus.ports import BrokerUnavailable
@@ -158,17 +157,15 @@ def _ask(place: RunLocation, loaded: Loaded, *, board: bool) -> _Answers:
 async def _answers(place: RunLocation, *, board: bool) -> tuple[Presence, Board | None, tuple[Event[Any], ...]]:
     async with connected(place, ASK_SECONDS, producer="doctor") as bus:
         presence = await ask_presence(bus)
-        latest_board: Board | None = None
-        if board:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(BOARD_SECONDS):
-                    latest_board = await board_on(bus)
-        recent = await _recent_on(bus, latest_board.position) if latest_board else ()
-        return presence, latest_board, recent
-
-
-async def _recent_on(bus: Bus, head: int) -> tuple[Event[Any], ...]:
-    return tuple([event async for event in past_events(bus, RECENT, after=max(0, head - RECENT_EVENTS))])
+        if not board:
+            return presence, None, ()
+        try:
+            async with asyncio.timeout(BOARD_SECONDS):
+                latest_board = await board_on(bus)
+        except TimeoutError:
+            return presence, None, ()
+        after = max(0, latest_board.position - RECENT_EVENTS)
+        return presence, latest_board, tuple([event async for event in past_events(bus, RECENT, after=after)])
 
 
 def _of_machine(place: RunLocation, loaded: Loaded, facts: Facts, broker: BrokerAnswer, *, deep: bool) -> Facts:
@@ -343,15 +340,15 @@ def _with_store(place: RunLocation, loaded: Loaded, facts: Facts, *, deep: bool)
     elif not deep:
         return facts
     read = {key: _problems(partial(blobs.get, model)) for key, model in models.items()}
-    damaged = {key: _of_model(key, models[key], problem) for key, problems in read.items() for problem in problems}
+    damaged = {
+        key: Problem(f"Its current model cannot be read. {problem.what}", model_remedy(key, models[key]))
+        for key, problems in read.items()
+        for problem in problems
+    }
     if deep and (damage := _damaged_blobs(blobs)):
         what = f"{len(damage)} blobs are damaged, first: {damage[0].what}"
         damaged["store"] = Problem(what, "All of them: flyball store verify")
     return replace(facts, models=damaged)
-
-
-def _of_model(key: str, model: str, problem: Problem) -> Problem:
-    return Problem(f"Its current model cannot be read. {problem.what}", model_remedy(key, model))
 
 
 def _damaged_blobs(blobs: BlobStore) -> list[Problem]:

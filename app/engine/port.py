@@ -53,7 +53,6 @@ class Engine(Protocol):
 
     async def capacity(self) -> int | None:
         """Return how many jobs run at once, if it changes as machines come and go; None if it is fixed."""
-        ...
 
     async def run(
         self,
@@ -73,11 +72,9 @@ class Engine(Protocol):
         Cancelling abandons the job: no report is delivered afterwards. Raises ``JobFailed``, ``WorkerLost``,
         ``JobTimedOut``, ``EngineClosed``.
         """
-        ...
 
     async def close(self) -> None:
         """Stop the workers; jobs still running are lost. Idempotent."""
-        ...
 
 
 DEATHS, TIMEOUTS = 8, 2

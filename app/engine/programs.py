@@ -39,24 +39,19 @@ class Program(Protocol):
     @property
     def pid(self) -> int:
         """The process id."""
-        ...
 
     @property
     def returncode(self) -> int | None:
         """The exit code, minus the number of the signal that ended it, or ``None`` while it runs."""
-        ...
 
     async def wait(self) -> int:
         """Wait for the end; return the exit code."""
-        ...
 
     def terminate(self) -> None:
         """Send SIGTERM. May raise ``ProcessLookupError``."""
-        ...
 
     def kill(self) -> None:
         """Send SIGKILL. May raise ``ProcessLookupError``."""
-        ...
 
 
 async def start_program(

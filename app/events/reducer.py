@@ -45,11 +45,9 @@ class Reducer(Protocol[R]):
     @property
     def row(self) -> type[R]:
         """The type of its rows."""
-        ...
 
     def step(self, rows: Mapping[str, R], event: Event[Payload]) -> Step[R]:
         """Fold one event. Pure: the only clock is ``event.recordedtime``."""
-        ...
 
 
 class Follower(Protocol[R]):
@@ -63,11 +61,9 @@ class Follower(Protocol[R]):
     @property
     def row(self) -> type[R]:
         """The type of its rows."""
-        ...
 
     def step(self, rows: Mapping[str, R], event: Event[Payload], followed: Mapping[str, Any]) -> Step[R]:
         """Fold one event; ``followed`` are the followed reducer's rows after it."""
-        ...
 
 
 H = TypeVar("H", bound=Callable[..., Step[Any]])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from app.core.kernels import inlined, kernel
 from app.games.codec import Codec
-from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table
+from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, dense
 
 SEATS = 2
 EMPTY = 2
@@ -86,18 +86,17 @@ class BoardTable(Table):
     def view(self, slots: Indices, seats: Seats) -> NDArray[np.uint8]:
         """See ``Table.view``."""
         views = np.empty((len(slots), self.spec.observation_size), dtype=np.uint8)
-        dense_slots = np.ascontiguousarray(slots, dtype=np.int64)
-        self._rules.show(self._games, dense_slots, np.ascontiguousarray(seats, dtype=np.int8), views)
+        self._rules.show(self._games, dense(slots), np.ascontiguousarray(seats, dtype=np.int8), views)
         return views
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
         """See ``Table.step``."""
-        dense_slots, chosen = np.ascontiguousarray(slots, dtype=np.int64), np.ascontiguousarray(actions, dtype=np.int64)
-        illegal = _first_illegal(self._games, dense_slots, chosen)
+        places, chosen = dense(slots), dense(actions)
+        illegal = _first_illegal(self._games, places, chosen)
         if illegal >= 0:
             slot = int(slots[illegal])
             raise IllegalAction(int(actions[illegal]), slot, np.flatnonzero(self._games["open"][slot]).tolist())
-        self._rules.play(self._games, dense_slots, chosen, self._limit)
+        self._rules.play(self._games, places, chosen, self._limit)
         self._seats[slots] = self._games["mover"][slots]
 
     def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:

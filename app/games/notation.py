@@ -63,7 +63,6 @@ class Notation(Protocol):
 
     def position(self, history: Sequence[int]) -> EnginePosition:
         """Return the position after a history of actions, as ``Table.history`` returns it."""
-        ...
 
 
 def notation_of(config: GameConfig, protocol: EngineProtocol) -> Notation:

@@ -101,15 +101,12 @@ class Spectator(Protocol):
 
     def plies(self, history: Sequence[int]) -> list[Ply]:
         """Return all positions worth a look, from the beginning of the game."""
-        ...
 
     def position(self, history: Sequence[int]) -> Position:
         """Return the position after a history, which ends at a ply."""
-        ...
 
     def names(self, history: Sequence[int], actions: Sequence[int]) -> list[str]:
         """Return texts of actions after a history. ``actions`` have the numbers of the seat to move."""
-        ...
 
 
 def spectator_of(config: GameConfig) -> Spectator:

@@ -42,6 +42,11 @@ Heuristic = Callable[[Observations, Mask], Floats]
 """A player, as a function from observations [K, D] and masks [K, A] to action log-weights [K, A]."""
 
 
+def dense(numbers: NDArray[np.integer]) -> Indices:
+    """Return contiguous int64, for which the kernels of tables are compiled."""
+    return np.ascontiguousarray(numbers, dtype=np.int64)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Symmetry:
     """A relabelling of positions and actions that leaves the game the same."""

@@ -55,12 +55,10 @@ class JournalReader(Protocol):
     @property
     def head(self) -> int:
         """Position of the last event; 0 in an empty journal."""
-        ...
 
     @property
     def first(self) -> int:
         """Position of the oldest event that is kept, 1 unless older events were deleted for good."""
-        ...
 
     def read(
         self,
@@ -81,34 +79,27 @@ class JournalReader(Protocol):
         Raises:
             DamagedRecord: a record is damaged or missing; the error names its position.
         """
-        ...
 
     def headers_back(self, upto: int) -> Iterator[Record]:
         """Iterate backwards over the records up to a position, without bodies.
 
         The first record holds the position, or is the journal's last; an index finds it.
         """
-        ...
 
     def landmark(self, event_type: str) -> int:
         """Return an event type's latest position; 0 without such an event. The type must be in ``LANDMARKS``."""
-        ...
 
     def landmarks(self) -> Iterator[Record]:
         """Iterate over records with landmarks, latest first, without reading the archive."""
-        ...
 
     def snapshot(self, upto: int) -> Snapshot | None:
         """Return the latest snapshot at or before a position; None without one."""
-        ...
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the dead letters, oldest first."""
-        ...
 
     def close(self) -> None:
         """Close. Idempotent."""
-        ...
 
 
 class Journal(JournalReader, Protocol):
@@ -117,7 +108,6 @@ class Journal(JournalReader, Protocol):
     @property
     def recorded_us(self) -> int:
         """Time of the last record, in microseconds since 1970 UTC; 0 in an empty journal."""
-        ...
 
     def append(
         self,
@@ -138,7 +128,6 @@ class Journal(JournalReader, Protocol):
             OutOfOrder: the records do not continue the journal.
             StorageFull: the disk is full; nothing was written.
         """
-        ...
 
     def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
         """Iterate over records' first positions and hashed event ids.
@@ -146,19 +135,15 @@ class Journal(JournalReader, Protocol):
         The records are those with events after a position. Deleted events are left out, because a broker has to start
         without them.
         """
-        ...
 
     def mark(self, producer: str, epoch: int) -> int | None:
         """Return the next event number of a producer's epoch. Returns None if no mark is kept."""
-        ...
 
     def remove_dead_letter(self, number: int) -> bool:
         """Remove a dead letter; return False for an unknown number."""
-        ...
 
     def maintain(self, *, idle: bool = True) -> None:
         """Do urgent maintenance between transactions; when ``idle``, do the rest too."""
-        ...
 
 
 class StateStore(Protocol):
@@ -170,15 +155,12 @@ class StateStore(Protocol):
         Raises:
             DamagedState: a row has changed since it was written.
         """
-        ...
 
     def save(self, cursor: int, changed: Mapping[StateKey, bytes | None]) -> None:
         """Save the cursor and the changed rows in one transaction. A row that maps to None is deleted."""
-        ...
 
     def close(self) -> None:
         """Close. Idempotent."""
-        ...
 
 
 class Outbox(Protocol):
@@ -190,15 +172,12 @@ class Outbox(Protocol):
         Raises:
             StorageFull: the outbox's size limit is exceeded, or the disk is full; nothing was stored.
         """
-        ...
 
     def load(self) -> list[bytes]:
         """Return all frames, oldest first."""
-        ...
 
     def remove(self, keys: Collection[tuple[int, int]]) -> None:
         """Delete the frames with these (epoch, base)."""
-        ...
 
     def check(self) -> None:
         """Check that what is stored can be found again.
@@ -206,8 +185,6 @@ class Outbox(Protocol):
         Raises:
             FileTouched: another program touched a file of the outbox.
         """
-        ...
 
     def close(self) -> None:
         """Close. Idempotent."""
-        ...

@@ -79,7 +79,6 @@ class Scorer(Protocol):
 
     def score(self, texts: Sequence[Ids], adapter: str) -> list[list[float]]:
         """Return each text's log-probabilities in nats, without its first token. Raises ``UnknownAdapter``."""
-        ...
 
 
 class Generator(Protocol):
@@ -88,12 +87,10 @@ class Generator(Protocol):
     @property
     def fingerprint(self) -> str:
         """The base model's fingerprint; see ``Vocabulary``."""
-        ...
 
     @property
     def loaded(self) -> tuple[str, ...]:
         """Names of the loaded adapters, in the order of their latest ``load``."""
-        ...
 
     def load(self, adapter: Adapter) -> None:
         """Load and verify an adapter, unless it is loaded already.
@@ -107,11 +104,9 @@ class Generator(Protocol):
 
     def generate(self, requests: Sequence[PromptRequest], sampling: Sampling) -> list[Completion]:
         """Return an answer to each request. Raises ``UnknownAdapter``."""
-        ...
 
     def score(self, texts: Sequence[Ids], adapter: str | None) -> list[list[float]]:
         """See ``Scorer.score``; without an adapter, under the base model."""
-        ...
 
     def close(self) -> None:
         """End the connections, if there are any; the last call."""

@@ -93,12 +93,9 @@ def _games_of(store: BlobStore, key: ShardKey) -> list[bytes]:
 
 
 def _games(shard: TokenShard) -> list[bytes]:
-    return [_history(shard, game) for game in range(shard.games)]
-
-
-def _history(shard: TokenShard, game: int) -> bytes:
-    """Return the seats and answers of a game as bytes."""
-    return "\0".join(f"{seat}{text}" for seat, text in shard.played_answers(game)).encode()
+    """Return the seats and answers of each game as bytes."""
+    games = map(shard.played_answers, range(shard.games))
+    return ["\0".join(f"{seat}{text}" for seat, text in played).encode() for played in games]
 
 
 def _differences(config: GameConfig, shard: TokenShard, game: int, vocabulary: Vocabulary) -> Iterator[str]:

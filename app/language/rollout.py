@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from app.core import derive_seed
 from app.language.generator import Completion, Generator, PromptRequest, Sampling
-from app.language.text_game import TextTable, TextTurn, draw_answer, parts_of
+from app.language.text_game import TextTable, draw_answer, parts_of
 
 HERO = 0
 """The agent whose answers are recorded: the first of the list."""
@@ -143,16 +143,12 @@ def _play_batch(
                 Sampling(agent.temperature, table.spec.stop, most_tokens),
             )
             for turn, completion, seed in zip(mine, completions, seeds, strict=True):
-                legal = _submit(table, turn, completion.text, seed)
+                legal = parts_of(turn.answers, completion.text) is not None
+                table.submit(
+                    turn.slot, turn.seat, completion.text if legal else draw_answer(turn.answers, Random(seed))
+                )
                 if number == HERO:
                     answers.append(HeroAnswer(first + turn.slot, turn.seat, step, completion, legal))
         table.advance()
         step += 1
     return answers
-
-
-def _submit(table: TextTable, turn: TextTurn, text: str, seed: int) -> bool:
-    """Play an answer, or a random one if it is not legal. Returns whether the answer was legal."""
-    legal = parts_of(turn.answers, text) is not None
-    table.submit(turn.slot, turn.seat, text if legal else draw_answer(turn.answers, Random(seed)))
-    return legal

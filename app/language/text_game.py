@@ -15,9 +15,6 @@ from numpy.typing import NDArray
 
 from app.core import FlyballError
 
-MOST_LISTED = 100_000
-"""Most answers that ``every_answer`` lists."""
-
 
 class IllegalAnswer(FlyballError):
     """An answer that the rules do not allow."""
@@ -29,10 +26,6 @@ class IllegalAnswer(FlyballError):
         )
 
 
-class TooManyAnswers(FlyballError):
-    """More legal answers than can be listed."""
-
-
 class Answers(Protocol):
     """The legal answers of a turn."""
 
@@ -42,7 +35,6 @@ class Answers(Protocol):
         The options are empty if ``parts`` are a complete answer. No option is a prefix of another one after the same
         parts. The last part, and no other, ends with the game's ``stop``.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +85,6 @@ class TextTable(Protocol):
 
     def pending(self) -> list[TextTurn]:
         """Return a turn for each seat that has to answer. Slots without a running game have no turns."""
-        ...
 
     def submit(self, slot: int, seat: int, answer: str) -> None:
         """Take a pending seat's answer. Raises ``IllegalAnswer``."""
@@ -103,27 +94,21 @@ class TextTable(Protocol):
 
     def bot(self, name: str, turn: TextTurn, rng: Random) -> str:
         """Return the answer of a built-in player, which sees the slot's game."""
-        ...
 
     def running(self) -> NDArray[np.bool_]:
         """Return which slots [N] have a game that is not over."""
-        ...
 
     def scores(self) -> NDArray[np.float32]:
         """Return scores [N, P] in the game's own points. Games that are truncated or not over have scores, too."""
-        ...
 
     def returns(self) -> NDArray[np.float32]:
         """Return outcomes [N, P] in [-1, 1], which sum to 0: by scores if truncated, 0 while a game runs."""
-        ...
 
     def truncated(self) -> NDArray[np.bool_]:
         """Return which games [N] were cut off at a limit."""
-        ...
 
     def history(self, slot: int) -> list[tuple[int, str]]:
         """Return a game's seats and answers so far, phase after phase, without those that the table gave itself."""
-        ...
 
 
 def ranks(scores: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -149,20 +134,3 @@ def draw_answer(answers: Answers, rng: Random) -> str:
     while options := answers.options(parts):
         parts = (*parts, rng.choice(options))
     return "".join(parts)
-
-
-def every_answer(answers: Answers, most: int = MOST_LISTED) -> list[str]:
-    """Return all legal answers. Raises ``TooManyAnswers``."""
-    complete: list[str] = []
-    open_: list[tuple[str, ...]] = [()]
-    while open_:
-        parts = open_.pop()
-        options = answers.options(parts)
-        if not options:
-            complete.append("".join(parts))
-        open_.extend((*parts, option) for option in reversed(options))
-        if len(complete) + len(open_) > most:
-            raise TooManyAnswers(
-                f"A turn has more than {most} legal answers.", hint="Decode along their options instead of a list."
-            )
-    return complete

@@ -21,11 +21,9 @@ class TokenCodec(Protocol):
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a text."""
-        ...
 
     def decode(self, ids: list[int]) -> str:
         """Return the text of token ids."""
-        ...
 
 
 class Trie:

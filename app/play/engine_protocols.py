@@ -35,11 +35,9 @@ class EngineSpeech(Protocol):
     @property
     def start(self) -> tuple[Exchange, ...]:
         """The exchanges that follow an engine's start."""
-        ...
 
     def question(self, position: EnginePosition, point: float) -> Exchange:
         """Return the exchange that asks for a move; ``point`` in [0, 1) seeds the engine, if the protocol can."""
-        ...
 
 
 class Gtp:

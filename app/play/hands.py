@@ -17,10 +17,10 @@ from pydantic import Field
 
 from app.config import Compute, FrozenModel, GameConfig, StoreName
 from app.core import student
-from app.engine import JsonObject, Report
+from app.engine import Report
 from app.games import UnknownGame, open_table, own_hearts
 from app.games.hearts.table import hand_points, moons
-from app.job_specs import Columns
+from app.job_specs import Columns, job
 from app.learning.devices import games_at_once
 from app.play.match_statistics import NoGames
 from app.play.matches import IN_FLIGHT, MatchPlan, play_rotations
@@ -158,14 +158,13 @@ class HandsSpec(Compute):
     temperature: float = Field(ge=0)
 
 
-def hands(spec: JsonObject, report: Report) -> JsonObject:
-    """Run the job of a ``HandsSpec``; return ``HandResults``. Raises as ``play_hands`` and ``load_player``."""
-    arguments = HandsSpec.model_validate(spec)
-    store, config = open_store(arguments.store), arguments.config
+@job
+def hands(spec: HandsSpec, report: Report) -> HandResults:
+    """Play the hands of a spec (a job). Raises as ``play_hands`` and ``load_player``."""
+    store, config = open_store(spec.store), spec.config
     game, seats = open_table(config, 0).spec, config.players
-    policy = PLAYERS.load(store, arguments.policy, game, arguments, config)
-    others = PLAYERS.load(store, arguments.others, game, arguments, config)
-    plan = MatchPlan(arguments.deals * seats, arguments.seed, arguments.temperature, first=arguments.first * seats)
-    results = play_hands(config, policy, others, plan, games_at_once(arguments.device, IN_FLIGHT))
+    policy, others = (PLAYERS.load(store, player, game, spec, config) for player in (spec.policy, spec.others))
+    plan = MatchPlan(spec.deals * seats, spec.seed, spec.temperature, first=spec.first * seats)
+    results = play_hands(config, policy, others, plan, games_at_once(spec.device, IN_FLIGHT))
     report({"hands": len(results.points)})
-    return results.model_dump(mode="json")
+    return results

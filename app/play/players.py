@@ -37,7 +37,6 @@ class PolicyPlayer(Protocol):
 
     def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:
         """Return log-probabilities [K, A], -1e9 for illegal actions, and values [K] of observations [K, D]."""
-        ...
 
 
 @runtime_checkable
@@ -46,7 +45,6 @@ class LogitPlayer(PolicyPlayer, Protocol):
 
     def outputs(self, obs: Observations) -> Floats:
         """Return [K, A + 1] of observations [K, D]: the logits of all actions, legal or not, then the value."""
-        ...
 
 
 Player = PolicyPlayer | DecidingPlayer

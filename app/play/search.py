@@ -49,7 +49,6 @@ class PositionNetwork(Protocol):
 
     def outputs(self, obs: Observations) -> Floats:
         """Return [K, A + 1] of observations [K, D]: logits of all actions, then the value for the seat to move."""
-        ...
 
 
 class Found(NamedTuple):

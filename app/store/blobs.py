@@ -39,31 +39,24 @@ class BlobStore(Protocol):
 
     def __hash__(self) -> int:
         """Return a hash; stores are keys of caches."""
-        ...
 
     def put(self, data: bytes) -> str:
         """Store ``data`` durably and return its key. Storing the data again repairs a damaged copy."""
-        ...
 
     def get(self, key: str) -> bytes:
         """Return the blob. Raises ``MissingBlob``, or ``DamagedBlob`` if the content has another hash."""
-        ...
 
     def has(self, key: str) -> bool:
         """Return whether a blob is stored; its content is not checked."""
-        ...
 
     def delete(self, key: str) -> None:
         """Delete the blob, if it is stored."""
-        ...
 
     def keys(self) -> Iterator[str]:
         """Iterate over all keys, in no particular order."""
-        ...
 
     def entries(self) -> Iterator[StoredBlob]:
         """Iterate over all blobs without reading them, in no particular order."""
-        ...
 
 
 def key_of(data: bytes) -> str:

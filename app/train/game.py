@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from app.config import SELF, Compute, GameConfig, PipelineSettings, TrainingSettings
 from app.core import FlyballError, ModelHash, derive_seed
 from app.games import TableSpec, bots_of, open_table, own_hearts
-from app.games.hearts.rules import HeartsRules
 from app.games.hearts.table import hand_points, moons
 from app.play.hands import win_shares
 from app.play.matches import MatchPlan, play_rotations
@@ -45,22 +44,10 @@ class RunGame:
 
     def points(self, returns: NDArray[np.float32]) -> NDArray[np.int64] | None:
         """Return the points [G, P] of single hands of Hearts with outcomes [G, P]; None for other games."""
-        rules = self._single_hands
-        return None if rules is None else hand_points(returns, moon_for_shooter=rules.moon_for_shooter)
-
-    def moons(self, returns: NDArray[np.float32]) -> NDArray[np.bool_] | None:
-        """Return who shot the moon [G, P] in single hands of Hearts with outcomes [G, P]; None for other games."""
-        return None if self._single_hands is None else moons(returns)
-
-    @cached_property
-    def _single_hands(self) -> HeartsRules | None:
         rules = own_hearts(self.config)
-        return rules if rules is not None and rules.hands == 1 else None
-
-    @cached_property
-    def bots(self) -> tuple[str, ...]:
-        """The names of the game's bots; see ``bots_of``."""
-        return bots_of(self.config)
+        if rules is None or rules.hands != 1:
+            return None
+        return hand_points(returns, moon_for_shooter=rules.moon_for_shooter)
 
     def bot(self, name: str) -> Player:
         """Return a bot, loaded on first use and kept, because an engine takes long to start."""
@@ -97,13 +84,14 @@ def run_game(config: GameConfig, settings: PipelineSettings, folder: str = ".") 
         declared = getattr(settings.network, key)
         if declared is not None and declared != size:
             raise UnfitSettings(f"network.{key} is {declared}; {config.key} has {size}.", hint="Leave it out.")
-    bots = [("training.eval_opponent", settings.training.eval_opponent)]
-    bots += [("collection.opponents", name) for name in settings.collection.opponents if name != SELF]
+    named = [("training.eval_opponent", settings.training.eval_opponent)]
+    named += [("collection.opponents", name) for name in settings.collection.opponents if name != SELF]
     if settings.collection.initial_policy == "behavioral_clone" and not settings.cloning.experience:
-        bots.append(("cloning.teacher", settings.cloning.teacher))
-    for key, name in bots:
-        if game.spec.bot(name) not in game.bots:
-            hint = f"It has {', '.join(game.bots)}."
+        named.append(("cloning.teacher", settings.cloning.teacher))
+    bots = bots_of(game.config)
+    for key, name in named:
+        if game.spec.bot(name) not in bots:
+            hint = f"It has {', '.join(bots)}."
             raise UnfitSettings(f"{key}: {config.key} has no bot {name!r}.", hint=hint)
     return game
 
@@ -159,7 +147,7 @@ def evaluate(game: RunGame, policy: Player, opponent: str, *, games: int, temper
     outcomes, heroes = play_rotations(game.config, policy, game.bot(opponent), plan)
     returns, numbers = outcomes.returns, np.arange(plan.games)
     means = returns[numbers, heroes].reshape(rotations, seats).mean(axis=1, dtype=np.float64)
-    points, shot = game.points(returns), game.moons(returns)
+    points = game.points(returns)
     return Evaluation(
         opponent=opponent,
         games=plan.games,
@@ -167,7 +155,7 @@ def evaluate(game: RunGame, policy: Player, opponent: str, *, games: int, temper
         stderr=float(means.std(ddof=1)) / sqrt(rotations),
         win_share=float(win_shares(-returns)[numbers, heroes].mean()),
         points=None if points is None else float(points[numbers, heroes].mean()),
-        moon_rate=None if shot is None else float(shot[numbers, heroes].mean()),
+        moon_rate=None if points is None else float(moons(returns)[numbers, heroes].mean()),
     )
 
 

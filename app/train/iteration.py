@@ -73,23 +73,6 @@ class Learned:
     distributions: Callable[[], Distributions] | None = None  # for histograms, if there are any
 
 
-@dataclass(slots=True)
-class Seconds:
-    """Wall time of each phase, and processor time of all phases together."""
-
-    collect: float = 0.0
-    advantages: float = 0.0
-    update: float = 0.0
-    evaluate: float = 0.0
-    checkpoint: float = 0.0
-    processor: float = 0.0
-
-    @property
-    def total(self) -> float:
-        """Wall time of all phases together."""
-        return float(sum(getattr(self, phase) for phase in PHASES))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Iteration(Generic[E]):
     """Report of one iteration.
@@ -117,7 +100,7 @@ class Iteration(Generic[E]):
     evaluation: E | None  # None if this iteration had no evaluation
     best: bool  # this iteration's evaluation is the best so far, and its policy was kept
     recovered: bool  # the update diverged and was discarded; the policy is that of the iteration before
-    seconds: Seconds
+    seconds: Mapping[str, float]  # wall time of each of ``PHASES`` and in ``total``; ``processor`` time in total
     distributions: Distributions | None  # for histograms, if there are any
 
 

@@ -268,7 +268,7 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
             f"{iteration.number}/{self.iterations}",
             f"return {iteration.mean_return:+.3f}",
             *(shown.format(metrics[name]) for name, shown in SHOWN.items() if name in metrics),
-            f"{iteration.rows:,} rows in {iteration.seconds.total:.1f} s",
+            f"{iteration.rows:,} rows in {iteration.seconds['total']:.1f} s",
         ]
         if iteration.recovered:
             parts.append("discarded")
@@ -295,7 +295,7 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
         rows = read_log(self.log) if self.log else []
         summary = summary_text(head, state, finals, self.game.config.players, rows)
         try:
-            curves = self.log is not None and draw_curves(path, self.log)
+            curves = draw_curves(path, rows)
         except NoPlots as error:
             self.say(f"No curves were drawn: {error} {error.hint}")
         write_report(path, head, summary, curves=curves)

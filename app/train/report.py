@@ -10,7 +10,7 @@ from app.core import p_text, student
 from app.core.statistics import Z_95
 from app.telemetry import drawn
 from app.train.iteration import Evaluation
-from app.train.sinks import read_log, settings_text
+from app.train.sinks import markdown_table, settings_text
 from app.train.state import RunHead, RunState
 
 if TYPE_CHECKING:
@@ -70,15 +70,12 @@ def summary_text(
             f"{evaluation['outcome']:+.4f} ± {evaluation['stderr']:.4f}{points} in {evaluation['games']} games against "
             f"{evaluation['opponent']}; the best of many measurements is better than the policy."
         ),
-        _strength(finals, players),
     ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _strength(finals: Sequence[Evaluation] | None, players: int) -> str:
     if finals is None:
-        return "The run has not ended; its final evaluation and its curves are still to come."
-    return _table(finals, players) if finals else "No final evaluation was asked for."
+        parts.append("The run has not ended; its final evaluation and its curves are still to come.")
+    else:
+        parts.append(_table(finals, players) if finals else "No final evaluation was asked for.")
+    return "\n\n".join(parts) + "\n"
 
 
 def write_report(folder: Path, head: RunHead, summary: str, *, curves: bool) -> None:
@@ -88,9 +85,8 @@ def write_report(folder: Path, head: RunHead, summary: str, *, curves: bool) -> 
     (folder / REPORT).write_text("\n".join(parts))
 
 
-def draw_curves(folder: Path, log: Path) -> bool:
-    """Draw a log's curves into ``folder``; return False for fewer than two rows. Raises ``NoPlots``."""
-    rows = read_log(log)
+def draw_curves(folder: Path, rows: Sequence[Mapping[str, str]]) -> bool:
+    """Draw the curves of a log's rows into ``folder``; return False for fewer than two. Raises ``NoPlots``."""
     if len(rows) < 2:
         return False
     with drawn(folder / CURVES, _INCHES) as figure:
@@ -113,7 +109,7 @@ def _table(finals: Sequence[Evaluation], players: int) -> str:
     counts_points = any(evaluation.points is not None for evaluation in finals)
     names = ["against", "games", "outcome, 95%", "p", "win share"]
     names += ["points a hand", "moons"] if counts_points else []
-    lines = [_line(names), _line(["---"] * len(names))]
+    rows = []
     for evaluation in finals:
         reach = Z_95 * evaluation.stderr
         cells = [
@@ -125,12 +121,8 @@ def _table(finals: Sequence[Evaluation], players: int) -> str:
         ]
         if evaluation.points is not None and evaluation.moon_rate is not None:
             cells += [f"{evaluation.points:.2f}", f"{evaluation.moon_rate:.2%}"]
-        lines.append(_line(cells))
-    return "\n".join([*lines, "", _LEGEND])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+        rows.append(cells)
+    return f"{markdown_table(names, rows)}\n\n{_LEGEND}"
 
 
 def _evaluations(axes: "Axes", rows: Sequence[Mapping[str, str]]) -> None:

@@ -10,23 +10,11 @@ from dataclasses import dataclass
 from time import perf_counter, process_time
 from typing import Any, Generic, Protocol, TypeVar
 
-from app.core import Clock, ModelHash
+from app.core import Clock
 from app.learning.network import threads
 from app.store import Checkpoint
-from app.train.iteration import D, E, Games, Iteration, Learned, Seconds, Sink
-from app.train.state import TrainingFolder
-
-
-class State(Protocol):
-    """State that an iteration needs from earlier ones, apart from the stored policy."""
-
-    @property
-    def iteration(self) -> int:
-        """Number of iterations that were made."""
-
-    @property
-    def model(self) -> ModelHash:
-        """The policy's hash."""
+from app.train.iteration import PHASES, D, E, Games, Iteration, Learned, Sink
+from app.train.state import TrainingFolder, TrainingState
 
 
 class Result(Protocol):
@@ -40,7 +28,7 @@ class Result(Protocol):
         """Return the result as a JSON object."""
 
 
-S = TypeVar("S", bound=State)
+S = TypeVar("S", bound=TrainingState)
 
 
 class Method(Protocol[S, D, E]):
@@ -91,7 +79,8 @@ class Method(Protocol[S, D, E]):
         """Save a checkpoint, and the report so far."""
 
     def end(self, state: S, policy: Checkpoint, reason: str) -> None:
-        """Save the last state unless it is saved, and say why the run ended."""
+        """End the run for ``reason``; by default save it again, because a killed run may have left an older report."""
+        self.save(state, policy)
 
     def finish(self, state: S) -> Result:
         """Report on a run that has ended."""
@@ -136,12 +125,12 @@ class TrainingRun(Generic[S, D, E]):
 
     def _iterate(self, state: S, policy: Checkpoint) -> tuple[S, Checkpoint]:
         method, number = self.method, state.iteration + 1
-        seconds, begun, laps = Seconds(), process_time(), [perf_counter()]
+        begun, laps = process_time(), [perf_counter()]
+        seconds = dict.fromkeys(PHASES, 0.0)
 
         def lap(phase: str) -> None:
             laps.append(perf_counter())
-            setattr(seconds, phase, laps[-1] - laps[-2])
-            seconds.processor = process_time() - begun
+            seconds[phase] = laps[-1] - laps[-2]
 
         games = method.collect(state, policy)
         lap("collect")
@@ -152,6 +141,7 @@ class TrainingRun(Generic[S, D, E]):
         lap("evaluate")
         after, best = method.advance(state, games, learned, evaluation)
         lap("checkpoint")
+        seconds |= {"total": sum(seconds.values()), "processor": process_time() - begun}
         iteration = Iteration(
             number=number,
             games=games.games,

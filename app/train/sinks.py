@@ -1,7 +1,7 @@
 """Records of a run: a CSV log, TensorBoard and Weights & Biases."""
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,8 @@ class CsvLog(Sink[Evaluation]):
             **{name: getattr(iteration, name) for name in (*COUNTS, "recovered")},
             "kl_div": iteration.metrics.get("approx_kl"),
             "checkpoint": iteration.best,
-            "seconds": iteration.seconds.total,
-            "processor_seconds": iteration.seconds.processor,
-            **{f"{phase}_seconds": getattr(iteration.seconds, phase) for phase in PHASES},
+            "seconds": iteration.seconds["total"],
+            **{f"{name}_seconds": value for name, value in iteration.seconds.items()},
             **(_evaluation_columns(iteration.evaluation) if iteration.evaluation else {}),
         }
         self._append(iteration.number, values)
@@ -133,7 +132,7 @@ def scalars(iteration: Iteration[Evaluation]) -> Iterator[tuple[str, float]]:
     named |= {f"collect/{name}": getattr(iteration, name) for name in COUNTS}
     named |= evaluation_scalars(iteration.evaluation) if iteration.evaluation else {}
     named |= {f"gradients/{name}": norm for name, norm in gradients.items()}
-    named |= {f"seconds/{name}": getattr(iteration.seconds, name) for name in (*PHASES, "total", "processor")}
+    named |= {f"seconds/{name}": value for name, value in iteration.seconds.items()}
     named["train/recovered"] = float(iteration.recovered)
     return ((name, float(value)) for name, value in named.items() if value is not None)
 
@@ -166,8 +165,13 @@ def histograms(iteration: Iteration[Evaluation]) -> Iterator[tuple[str, Floats]]
 
 def settings_text(settings: Mapping[str, Any]) -> str:
     """Return settings as a table in Markdown."""
-    rows = (f"| {name} | {value} |" for name, value in flatten(settings).items())
-    return "\n".join(["| setting | value |", "|---|---|", *rows])
+    return markdown_table(("setting", "value"), flatten(settings).items())
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table in Markdown."""
+    lines = (columns, ["---"] * len(columns), *rows)
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 class TensorBoardSink(Sink[Evaluation]):

@@ -57,11 +57,16 @@ class Best(FrozenModel):
         return cls(iteration=iteration, model=model, outcome=evaluation.outcome, evaluation=asdict(evaluation))
 
 
-class RunState(FrozenModel):
-    """State that a network's iteration needs from earlier ones, apart from the stored model."""
+class TrainingState(FrozenModel):
+    """State that an iteration needs from earlier ones, apart from the stored model."""
 
     iteration: int = Field(ge=0, description="that were made")
     model: ModelHash
+
+
+class RunState(TrainingState):
+    """State of a network's run."""
+
     games: int = Field(default=0, ge=0, description="that were played to learn from")
     best: Best
     recent: tuple[tuple[float, float], ...] = Field(

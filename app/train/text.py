@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.config import Compute, FrozenModel, GameConfig, TextServers
+from app.config import Compute, GameConfig, TextServers
 from app.core import RANDOM, BadUsage, ModelHash, derive_seed, writing
 from app.engine import JsonObject
 from app.language import jobs, selfplay
@@ -21,20 +21,18 @@ from app.play.match_statistics import match_statistics
 from app.store import Checkpoint, FileStore
 from app.train.iteration import Games, Iteration, Learned
 from app.train.run import Method
-from app.train.state import HEAD, STATE, TrainingFolder
+from app.train.state import HEAD, STATE, TrainingFolder, TrainingState
 
 REPORT = "report.json"
 
 
-class TextRun(FrozenModel):
+class TextRun(TrainingState):
     """State of a run after an iteration, with its settings."""
 
     config: GameConfig
     loop: LoopSettings
     seed: int
-    iteration: int
     first: ModelHash
-    model: ModelHash
     evaluations: tuple[dict[str, Any], ...] = ()
 
     @property
@@ -160,9 +158,9 @@ class Language(Method[TextRun, str, JsonObject]):
         """See ``Method.show``."""
         metrics, seconds = iteration.metrics, iteration.seconds
         self.say(
-            f"iteration {iteration.number}/{self.iterations}: {iteration.rows} answers in {seconds.collect:.1f} s, "
+            f"iteration {iteration.number}/{self.iterations}: {iteration.rows} answers in {seconds['collect']:.1f} s, "
             f"reward {metrics['reward']:+.3f}, divergence {metrics['divergence']:.4f}, illegality "
-            f"{metrics['illegality']:.4f}, surprise {metrics['surprise']:.3f}, learned in {seconds.update:.1f} s"
+            f"{metrics['illegality']:.4f}, surprise {metrics['surprise']:.3f}, learned in {seconds['update']:.1f} s"
         )
         if iteration.evaluation:
             self._show_evaluation(iteration.evaluation)
@@ -179,10 +177,6 @@ class Language(Method[TextRun, str, JsonObject]):
         with writing(self.folder.path):
             self.folder.write(STATE, state.model_dump_json())
             self.folder.write(REPORT, json.dumps(state.report, indent=2))
-
-    def end(self, state: TextRun, policy: Checkpoint, reason: str) -> None:
-        """See ``Method.end``. Saved again, because a killed run may have left an older report."""
-        self.save(state, policy)
 
     def finish(self, state: TextRun) -> TextResult:
         """See ``Method.finish``."""

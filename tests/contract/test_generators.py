@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from every_answer import every_answer
 from fake_text_server import FakeTextServer
 from language_models import random_adapter, small_base, turns
 from vllm_server import shared_vllm
@@ -14,7 +15,7 @@ from app.config import TextServers
 from app.language.generator import Adapter, Generator, PromptRequest, Sampling, UnknownAdapter, check_canary
 from app.language.peft_generator import PeftGenerator
 from app.language.served_generator import ServedGenerator
-from app.language.text_game import OneOf, every_answer, parts_of
+from app.language.text_game import OneOf, parts_of
 from app.store import MemoryStore
 
 FREE = Sampling(temperature=1.0, stop="\n", most_tokens=6)

@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every_answer import every_answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples
 
 from app.core import ConfigKey, ShardKey
-from app.language.text_game import OneOf, every_answer, parts_of
+from app.language.text_game import OneOf, parts_of
 from app.language.token_shard import TYPES, BadTokenShard, TokenShard, TokenShardMeta, get_token_shard, put_token_shard
 from app.language.trie import Cursor, Tries, UnusableTokenizer
 from app.store import DamagedBlob, MemoryStore

@@ -62,7 +62,7 @@ def test_no_p_value_is_shown_as_nought(chance: float, shown: str) -> None:
 
 
 def test_the_report_has_the_curves_and_every_setting(tmp_path: Path, log: Path) -> None:
-    assert draw_curves(tmp_path, log)
+    assert draw_curves(tmp_path, read_log(log))
     drawing = (tmp_path / "curves.svg").read_text()
     for title in ("outcome against normal, 95%", "policy loss", "entropy, nats", "best so far", "kl_div"):
         assert title in drawing, title
@@ -77,15 +77,15 @@ def test_the_report_has_the_curves_and_every_setting(tmp_path: Path, log: Path) 
 
 def test_curves_are_those_of_the_backend(tmp_path: Path) -> None:
     one = tmp_path / "one.csv"
-    assert not draw_curves(tmp_path, one)
+    assert not draw_curves(tmp_path, read_log(one))
     CsvLog(one, StillClock()).write(iteration(1))
-    assert not draw_curves(tmp_path, one), "a run of one iteration"
+    assert not draw_curves(tmp_path, read_log(one)), "a run of one iteration"
     assert not (tmp_path / "curves.svg").exists()
     metrics = {"policy_loss": 1.2, "value_loss": 0.5, "divergence": 0.4, "replayed_rows": 500.0}
     log = CsvLog(tmp_path / "log.csv", StillClock())
     for number in (1, 2):
         log.write(iteration(number, metrics=metrics))
-    assert draw_curves(tmp_path, tmp_path / "log.csv")
+    assert draw_curves(tmp_path, read_log(tmp_path / "log.csv"))
     drawing = (tmp_path / "curves.svg").read_text()
     assert "divergence from the searches, nats" in drawing
     assert "replayed rows" in drawing

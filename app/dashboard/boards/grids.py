@@ -109,7 +109,7 @@ def connect_four(position: BoardPosition) -> str:
 def othello(position: BoardPosition) -> str:
     """Draw black and white discs on green felt."""
     rows, columns = position.cells.shape
-    parts = [STONES, *_edge(rows, columns, "wood-dark"), box(EDGE, EDGE, columns * CELL, rows * CELL, "felt")]
+    parts = [STONES, *_edge(rows, columns), box(EDGE, EDGE, columns * CELL, rows * CELL, "felt")]
     right, low = EDGE + columns * CELL, EDGE + rows * CELL
     parts += [stroke(EDGE, EDGE + k * CELL, right, EDGE + k * CELL, "felt-line") for k in range(rows + 1)]
     parts += [stroke(EDGE + k * CELL, EDGE, EDGE + k * CELL, low, "felt-line") for k in range(columns + 1)]
@@ -162,7 +162,7 @@ def _on_squares(
 
 def _chequered(position: BoardPosition) -> list[str]:
     rows, columns = position.cells.shape
-    parts = _edge(rows, columns, "wood-dark")
+    parts = _edge(rows, columns)
     for row in range(rows):
         for column in range(columns):
             shade = "last-square" if (row, column) in position.last else ("light", "dark")[(rows - row + column) % 2]
@@ -170,8 +170,8 @@ def _chequered(position: BoardPosition) -> list[str]:
     return parts
 
 
-def _edge(rows: int, columns: int, class_: str) -> list[str]:
-    return [box(0, 0, columns * CELL + 2 * EDGE, rows * CELL + 2 * EDGE, class_, 8)]
+def _edge(rows: int, columns: int) -> list[str]:
+    return [box(0, 0, columns * CELL + 2 * EDGE, rows * CELL + 2 * EDGE, "wood-dark", 8)]
 
 
 def _middle(row: int, column: int) -> tuple[float, float]:

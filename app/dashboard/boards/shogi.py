@@ -49,8 +49,8 @@ def shogi(position: ShogiPosition) -> str:
                 x, y = left + (column + 0.5) * CELL, EDGE + (row + 0.5) * CELL
                 parts.append(_piece(x, y, abs(code), white=code < 0))
                 places[code < 0].append(f"{letters(abs(code))} {side - column}{'abcdefghi'[row]}")
-    parts += _tray(0, 0, height, position.hands[1], white=True)
-    parts += _tray(width - TRAY, 0, height, position.hands[0], white=False)
+    parts += _tray(0, height, position.hands[1], white=True)
+    parts += _tray(width - TRAY, height, position.hands[0], white=False)
     for where, hand in zip(places, position.hands, strict=True):
         where += [f"{count} {letters(code)} in hand" for code, count in hand.items()]
     title = {9: "Shogi", 5: "Minishogi"}[side]
@@ -86,13 +86,13 @@ def _piece(x: float, y: float, code: int, *, white: bool) -> str:
     return shift(x, y, polygon(outline, "koma"), text, turned=white)
 
 
-def _tray(x: float, y: float, height: float, hand: dict[int, int], *, white: bool) -> list[str]:
+def _tray(x: float, height: float, hand: dict[int, int], *, white: bool) -> list[str]:
     """Return a hand in its tray. Black's pieces begin at the bottom; White's begin at the top and are turned."""
-    parts = [box(x + 4, y, TRAY - 8, height, "tray", 6)]
+    parts = [box(x + 4, 0, TRAY - 8, height, "tray", 6)]
     pitch = min(CELL * 1.05, (height - 8) / 7)
     for k, (code, count) in enumerate(sorted(hand.items())):
         down = (k + 0.5) * pitch + 6
-        at = y + (down if white else height - down)
+        at = down if white else height - down
         parts.append(_piece(x + TRAY * (0.5 if count == 1 else 0.38), at, code, white=white))
         if count > 1:
             parts.append(label(str(count), x + TRAY * 0.8, at, 17, "label on-wood"))

@@ -140,11 +140,6 @@ def _values(request: Request) -> dict[str, Any]:
         }
 
 
-def first(request: Request) -> Response:
-    """Redirect to the page of a configuration."""
-    return to_config(request, "/configuration")
-
-
 def why(request: Request) -> Response:
     """Show an event and what led to it, nearest first."""
     feed = feed_of(request)
@@ -157,7 +152,7 @@ PAGE = Page(
     "/configuration",
     "Configuration",
     (
-        Route("/configuration", first),
+        Route("/configuration", to_config),
         Route("/configuration/{key}", configuration),
         Route("/configuration/{key}/state", state),
         Route("/why", why),

@@ -62,11 +62,11 @@ class EventFilter:
         return urlencode({name: value for name, value in fields.items() if value})
 
 
-def chosen_events(feed: Feed, chosen: EventFilter, *, before: int | None, after: int = 0) -> list[Event[Any]]:
+def chosen_events(feed: Feed, chosen: EventFilter, *, before: int | None) -> list[Event[Any]]:
     """Return the latest events that a filter chooses, latest first."""
     types = chosen.types
     with feed.reading() as model:
-        positions = model.index.select(types, chosen.config_key or None, before=before, after=after, last=SHOWN)
+        positions = model.index.select(types, chosen.config_key or None, before=before, last=SHOWN)
     return events_at(feed, reversed(positions))
 
 

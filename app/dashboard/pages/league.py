@@ -113,13 +113,8 @@ def _values(request: Request) -> dict[str, Any]:
         }
 
 
-def first(request: Request) -> Response:
-    """Redirect to the page of a configuration."""
-    return to_config(request, "/league")
-
-
 PAGE = Page(
     "/league",
     "League",
-    (Route("/league", first), Route("/league/{key}", league), Route("/league/{key}/tables", tables)),
+    (Route("/league", to_config), Route("/league/{key}", league), Route("/league/{key}/tables", tables)),
 )

@@ -29,13 +29,8 @@ def curves(request: Request) -> Response:
         return JSONResponse({} if curves is None else curves.metric_curves(POINTS))
 
 
-def first(request: Request) -> Response:
-    """Redirect to the page of a configuration."""
-    return to_config(request, "/training")
-
-
 PAGE = Page(
     "/training",
     "Training",
-    (Route("/training", first), Route("/training/{key}", training), Route("/curves/metrics/{key}", curves)),
+    (Route("/training", to_config), Route("/training/{key}", training), Route("/curves/metrics/{key}", curves)),
 )

@@ -80,10 +80,6 @@ class Position:
         centers, units = self.counts()[power]
         return min(centers - units, len(self.build_sites(power)))
 
-    def alive(self, power: int) -> bool:
-        """Return whether a power has a centre or a unit."""
-        return any(self.counts()[power])
-
 
 def opening(board: Map) -> Position:
     """Return the position at the beginning of a game."""

@@ -25,7 +25,7 @@ from app.games.hearts.cards import CARDS, POINTS, RANKS, SEATS, SUIT, SUITS
 from app.games.hearts.encode import SIZE, observe, view
 from app.games.hearts.play import DIRECTION_ORDER, GAME, HOLD, Games, deal_hands, hand_history, play_hands, result
 from app.games.hearts.rules import HeartsRules
-from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, TableSpec, UnknownGame
+from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, TableSpec, UnknownGame, dense
 
 VERSION = 1
 """Version of this implementation. It is raised when the same actions could give another game or observation."""
@@ -95,19 +95,19 @@ class HeartsTable(Table):
         """See ``Table.observe``."""
         obs = np.empty((len(slots), SIZE), dtype=np.float32)
         mask = np.empty((len(slots), CARDS), dtype=np.bool_)
-        observe(self._games, _dense(slots), obs, mask.view(np.uint8))
+        observe(self._games, dense(slots), obs, mask.view(np.uint8))
         return obs, mask
 
     def view(self, slots: Indices, seats: Seats) -> Floats:
         """See ``Table.view``."""
         obs = np.empty((len(slots), SIZE), dtype=np.float32)
-        view(self._games, _dense(slots), np.ascontiguousarray(seats), obs)
+        view(self._games, dense(slots), np.ascontiguousarray(seats), obs)
         return obs
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
         """See ``Table.step``."""
-        slots, over = _dense(slots), np.empty(len(slots), dtype=np.int64)
-        played, ended = play_hands(self._games, slots, _dense(actions), over)
+        slots, over = dense(slots), np.empty(len(slots), dtype=np.int64)
+        played, ended = play_hands(self._games, slots, dense(actions), over)
         if ended:
             self._settle(over[:ended])
         if played < len(slots):
@@ -120,7 +120,7 @@ class HeartsTable(Table):
         if self._rewards == "terminal":
             return super().earned(slots, seats)
         shaped = self._rewards == "shaped"
-        return _earned(self._games, _dense(slots), np.ascontiguousarray(seats), self._rules.hands, shaped)
+        return _earned(self._games, dense(slots), np.ascontiguousarray(seats), self._rules.hands, shaped)
 
     def returns(self) -> Floats:
         """See ``Table.returns``."""
@@ -141,7 +141,7 @@ class HeartsTable(Table):
             directions = np.full(len(slots), _DRAWN)
         else:
             directions = np.array(DIRECTION_ORDER)[self._hands[slots] % len(DIRECTION_ORDER)]
-        deal_hands(self._games, _dense(slots), seeds, directions, self._rules.option_set)
+        deal_hands(self._games, dense(slots), seeds, directions, self._rules.option_set)
         self._hands[slots] += 1
 
     def _settle(self, over: Indices) -> None:
@@ -154,11 +154,6 @@ class HeartsTable(Table):
             numbers = zip(self._seeds[going_on].tolist(), self._hands[going_on].tolist(), strict=True)
             seeds = [derive_seed(seed, "hand", number) for seed, number in numbers]
             self._deal(going_on, np.array(seeds, dtype=np.int64))
-
-
-def _dense(numbers: NDArray[np.integer]) -> Indices:
-    """Return contiguous int64, for which the kernels are compiled."""
-    return np.ascontiguousarray(numbers, dtype=np.int64)
 
 
 def moons(outcomes: Floats) -> Mask:

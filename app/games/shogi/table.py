@@ -20,7 +20,7 @@ from app.games.shogi.replay import LONGEST
 from app.games.shogi.rules import POSITION, WORKSPACE, Lists, new_lists, play, settle
 from app.games.shogi.sfen import parse_sfen
 from app.games.shogi.variant import VARIANTS, Variant
-from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, TableSpec, UnknownGame
+from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, TableSpec, UnknownGame, dense
 
 VERSION = 1
 """Version of this implementation. It is raised when the same actions could give another game or observation."""
@@ -113,7 +113,7 @@ class ShogiTable(Table):
         if len(seeds) != len(slots):
             raise ValueError(f"{len(slots)} slots cannot begin from {len(seeds)} seeds")
         self._games[slots] = self._begun
-        _begin(self._tables, self._games, self._lists, _dense(slots))
+        _begin(self._tables, self._games, self._lists, dense(slots))
         self._note_seats(slots)
 
     def seats(self) -> Seats:
@@ -123,16 +123,16 @@ class ShogiTable(Table):
     def observe(self, slots: Indices) -> tuple[NDArray[np.uint8], Mask]:
         """See ``Table.observe``."""
         mask = np.zeros((len(slots), self.spec.actions), dtype=np.bool_)
-        _show_legal(self._games, self._lists, _dense(slots), self._numbering.number, mask)
+        _show_legal(self._games, self._lists, dense(slots), self._numbering.number, mask)
         return self.view(slots, self._games["seat"][slots]), mask
 
     def view(self, slots: Indices, seats: Seats) -> NDArray[np.uint8]:
         """See ``Table.view``."""
-        return see(self._tables, self._layout, self._games, _dense(slots), np.ascontiguousarray(seats))
+        return see(self._tables, self._layout, self._games, dense(slots), np.ascontiguousarray(seats))
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
         """See ``Table.step``."""
-        places, numbers = _dense(slots), _dense(actions)
+        places, numbers = dense(slots), dense(actions)
         inside = (numbers >= 0) & (numbers < self.spec.actions)
         chosen = np.where(inside, self._numbering.action[np.where(inside, numbers, 0)], -1)
         illegal = _first_illegal(self._games, self._lists, places, chosen)
@@ -149,7 +149,7 @@ class ShogiTable(Table):
     def copy_from(self, other: Self, sources: Indices, targets: Indices) -> None:
         """See ``Table.copy_from``."""
         source = other._games, other._lists
-        _copy_games(self._games, self._lists, source, _dense(sources), _dense(targets))
+        _copy_games(self._games, self._lists, source, dense(sources), dense(targets))
         self._seats[targets] = other._seats[sources]
 
     def returns(self) -> Floats:
@@ -166,11 +166,6 @@ class ShogiTable(Table):
         """See ``Table.history``."""
         played: list[int] = self._numbering.number[self._lists.moves[slot, : self._games["played"][slot]]].tolist()
         return played
-
-
-def _dense(numbers: NDArray[np.integer]) -> Indices:
-    """Return contiguous int64, for which the kernels are compiled."""
-    return np.ascontiguousarray(numbers, dtype=np.int64)
 
 
 @kernel

@@ -1,0 +1,14 @@
+"""All legal answers to a turn of a text game."""
+
+from app.language.text_game import Answers
+
+
+def every_answer(answers: Answers) -> list[str]:
+    complete, begun = [], [()]
+    while begun:
+        parts = begun.pop()
+        options = answers.options(parts)
+        if not options:
+            complete.append("".join(parts))
+        begun.extend((*parts, option) for option in reversed(options))
+    return complete
