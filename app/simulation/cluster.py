@@ -167,10 +167,10 @@ class SimulatedNode:
             self._machine.stop(playing.task)
             self._end(job_id)
 
-    def _end(self, job_id: EventId) -> Service:
+    def _end(self, job_id: EventId) -> Playing:
         playing = self._playing.pop(job_id)
         self._ended.append(Service(playing.queued_us, playing.started_us, self._agenda.now_us))
-        return self._ended[-1]
+        return playing
 
     def _play_next(self) -> None:
         waiting = [event for event in self._requests if event.id not in self._playing]
