@@ -12,3 +12,5 @@ Guarantees (ADR-004; each has a test that names it):
 from app.bus.ports import BROKER_ONLY, Batch, BrokerUnavailable, Bus, Subscription
 from app.bus.sequencer import JournalPublisher
 from app.bus.zmq_bus import ZmqBus
+
+__all__ = ["BROKER_ONLY", "Batch", "BrokerUnavailable", "Bus", "JournalPublisher", "Subscription", "ZmqBus"]

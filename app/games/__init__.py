@@ -16,3 +16,26 @@ from app.games.table import (
     TableSpec,
     UnknownGame,
 )
+
+__all__ = [
+    "FINISHED",
+    "BrokenGame",
+    "Checker",
+    "Game",
+    "GameRecord",
+    "Heuristic",
+    "IllegalAction",
+    "Mask",
+    "Observations",
+    "Symmetry",
+    "Table",
+    "TableSpec",
+    "UnknownGame",
+    "bots_of",
+    "checker_for",
+    "diplomacy",
+    "open_table",
+    "own_hearts",
+    "shogi",
+    "symmetry",
+]

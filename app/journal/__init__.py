@@ -7,3 +7,21 @@ from app.journal.outbox import SqliteOutbox
 from app.journal.ports import Journal, JournalReader, KnownRecord, Outbox, Snapshot, StateStore
 from app.journal.sqlite_journal import SqliteJournal, SqliteJournalReader
 from app.journal.state import SqliteStateStore
+
+__all__ = [
+    "DamagedDatabase",
+    "Journal",
+    "JournalReader",
+    "KnownRecord",
+    "NotAJournal",
+    "OtherFormat",
+    "Outbox",
+    "Snapshot",
+    "SqliteJournal",
+    "SqliteJournalReader",
+    "SqliteOutbox",
+    "SqliteStateStore",
+    "StateStore",
+    "history",
+    "rebuild",
+]

@@ -14,3 +14,15 @@ from app.scenarios.plan import READS, Expected, ObservedStep, Plan, Pointless, S
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.name: scenario for scenario in (regression.SCENARIO, stall.SCENARIO, bad_data.SCENARIO, dead_node.SCENARIO)
 }
+
+__all__ = [
+    "READS",
+    "SCENARIOS",
+    "Expected",
+    "ObservedStep",
+    "Plan",
+    "Pointless",
+    "Watch",
+    "choose",
+    "views_of",
+]

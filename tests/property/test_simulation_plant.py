@@ -73,6 +73,21 @@ def test_more_sound_rows_are_more_experience(some, another) -> None:
     assert useful_experience([*some, another], PLANT.learning, 1e-3, 3) >= one >= 0
 
 
+def test_rows_of_earlier_champions_teach_less() -> None:
+    """The worth of a row is ``late_row`` to the power of the champions between its model and the base."""
+    worth = [
+        useful_experience([ShardTruth(1000, 0.0, 1.0, depth=depth)], PLANT.learning, 1e-3, 3, 7) for depth in (7, 6, 5)
+    ]
+    assert worth[1] / worth[0] == pytest.approx(PLANT.learning.late_row)
+    assert worth[2] / worth[0] == pytest.approx(PLANT.learning.late_row**2)
+
+
+def test_models_count_their_ancestors() -> None:
+    child = pupil(quiet(PLANT), 1).train(ModelTruth(depth=3), [ShardTruth(1000, 0.0, 1.0, depth=3)], 1e-3, 3)
+    assert child is not None
+    assert child.depth == 4
+
+
 @given(shards, st.floats(1e-6, 1e-3), st.floats(1e-6, 1e-3), st.integers(1, 8))
 def test_a_lower_learning_rate_gets_less_out_of_the_same_rows(shard, one, other, epochs) -> None:
     lower, higher = sorted((one, other))

@@ -190,6 +190,24 @@ def test_processes_of_an_evaluation_share_cores_too() -> None:
     assert spans(office.run()) == [(0.0, 6.0)]
 
 
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 50)), min_size=1, max_size=8), st.integers(1, 4))
+@settings(max_examples=examples(60))
+def test_machine_does_all_work_and_never_idles(jobs: list[tuple[int, int]], cores: int) -> None:
+    """With a core, the last job ends when the work of all has been done without a pause (Lindley's recursion)."""
+    seconds = {f"job{number}": float(work) for number, (_, work) in enumerate(jobs)}
+    office = Office({"head": len(jobs)}, seconds=seconds, cores=cores)
+    for number, (at, _) in enumerate(jobs):
+        office.ask(f"job{number}", number, float(at))
+    ends = [end for _, end in spans(office.run())]
+    assert len(ends) == len(jobs)
+    busy_until = 0.0
+    for at, work in sorted(jobs):
+        busy_until = max(busy_until, at) + work
+    assert max(ends) <= busy_until + 1e-3
+    if cores == 1:
+        assert max(ends) == pytest.approx(busy_until, abs=1e-3)
+
+
 def test_job_that_is_dropped_frees_its_core() -> None:
     office = Office({"head": 2}, seconds=10.0, cores=1)
     office.ask("dropped", 1)
