@@ -199,6 +199,7 @@ class LifecycleSettings(OrderedSettings):
     alpha: float = Field(0.05, ge=1e-9, lt=0.5, description="probability of promoting a candidate of strength elo0")
     beta: float = Field(0.05, ge=1e-9, lt=0.5, description="probability of rejecting a candidate of strength elo1")
     max_games: int = Field(2000, ge=2, description="games after which an undecided candidate is rejected")
+    rating_every: int = Field(3, ge=1, description="promotions after which a candidate is rated again")
     rollback_at: str = Field(
         "severe", pattern="^(moderate|severe|critical)$", description="least severity that rolls the champion back"
     )

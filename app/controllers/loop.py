@@ -1,5 +1,9 @@
 """FeedbackLoopController: requests evaluations, and reacts to stalls and data quality.
 
+A rating costs several times the games of a gate, and successive champions differ by little. So a gauntlet rates a
+candidate only if it can tell something: after some promotions, after some time, and at the beginning of a lineage. The
+others begin with their gate.
+
 Without an evaluation for the whole stall window, improvement is unknown. That is not a plateau, and exploration would
 not bring an evaluation. So EVALUATION_OVERDUE is emitted once, and the status shows a remedy.
 """
@@ -45,6 +49,9 @@ from app.events import (
 
 MAX_ATTEMPTS = 3
 """Most requests for the evaluation of one model."""
+
+RATINGS_A_WINDOW = 4
+"""Least ratings per stall window, however rare promotions are: a slope needs three."""
 
 SWEEP = ""
 """Key of the row with the time of the last check of all configurations (the sweep)."""
@@ -118,11 +125,29 @@ class FeedbackLoopController(Controller):
 
     @handles(TrainingCompleted)
     def trained(self, rows: Rows, event: Event[TrainingCompleted], states: States) -> Step[FeedbackRow]:
-        """Request the new model's evaluation, unless another candidate awaits its verdict."""
-        if state_of(states, event.subject).lineage.candidate not in (None, event.data.model):
+        """Request the new model's rating, or its gate if a rating is not due yet.
+
+        Nothing is requested if another candidate awaits its verdict.
+        """
+        key, data, state = event.subject, event.data, state_of(states, event.subject)
+        row, lineage = rows.get(key) or FIRST, state.lineage
+        if lineage.candidate not in (None, data.model):
             return Step()
-        awaited = Awaited(model=event.data.model, step=event.data.step, attempts=1)
-        return self._request(rows.get(event.subject) or FIRST, event.subject, awaited)
+        since = [champion.model for champion in lineage.champions[-self.settings.feedback.lifecycle.rating_every :]]
+        outdated = timedelta(hours=self.settings.feedback.stall.window_hours / RATINGS_A_WINDOW)
+        latest, at = (state.elo_history or (None,))[-1], state.last_evaluation_time
+        if (
+            data.parent == lineage.current_model  # otherwise it will be refused
+            and latest is not None
+            and latest.base in since
+            and latest.root == lineage.root
+            and at is not None
+            and event.recordedtime - at < outdated
+        ):
+            seed = derive_seed(self.settings.seed, key, "evaluation", data.model, 0)
+            gate = EvaluationRequested(purpose="gate", model=data.model, step=data.step, seed=seed)
+            return Step({key: row.replace(awaited=None)}, (Emission(gate),))
+        return self._request(row, key, Awaited(model=data.model, step=data.step, attempts=1))
 
     @handles(EvaluationFailed)
     def evaluation_failed(self, rows: Rows, event: Event[EvaluationFailed], states: States) -> Step[FeedbackRow]:

@@ -207,7 +207,8 @@ class FeedbackState(Row, frozen=True):
         Velocity, peak, trend and plateau count are updated. For the velocity, ratings within ``spacing_seconds`` are
         pooled, so that 20 pools reach back far enough. It starts again after an operator's model.
         """
-        new = RatingPoint(time=now, elo=elo, stderr=stderr, model=model, base=self.lineage.current_model)
+        base, root = self.lineage.current_model, self.lineage.root
+        new = RatingPoint(time=now, elo=elo, stderr=stderr, model=model, base=base, root=root)
         before = self.elo_history[-1] if self.elo_history and new.follows(self.elo_history[-1]) else None
         trend = None if before is None else elo - before.elo
         flat = trend is not None and trend < PLATEAU_ELO

@@ -18,20 +18,21 @@ SECONDS_PER_HOUR = 3600.0
 
 
 class RatingPoint(Row, frozen=True):
-    """A trained model's rating, with its standard error > 0; ``base`` was current then."""
+    """A trained model's rating, with its standard error > 0; ``base``, of this ``root``, was current then."""
 
     time: datetime
     elo: Elo
     stderr: float
     model: ModelHash | None
     base: ModelHash | None
+    root: ModelHash | None = None
 
     def follows(self, earlier: "RatingPoint") -> bool:
         """Return whether training alone lies between two ratings.
 
         Otherwise an operator's model, whose strength no training brought, has become current in between.
         """
-        return self.base in (earlier.base, earlier.model)
+        return self.root == earlier.root
 
 
 class RatingPool(Row, frozen=True):

@@ -3,8 +3,8 @@
 from functools import partial
 from itertools import combinations
 
-from builders import unrated
-from driving import KEY, Driven, DrivenWorker, gauntlet_result, match, promoted, run_settings
+from builders import training_of, unrated
+from driving import KEY, Driven, DrivenWorker, gauntlet_result, match, promoted, run_settings, trained
 from independent_games import of_games
 from leagues import model
 
@@ -26,20 +26,33 @@ EXPLOIT = 60.0
 """Elo that a generation seems to gain in addition against its six predecessors, which it was trained against."""
 
 
-class Run:
-    """An evaluator and a keeper that follow each other's events. Their models gain strength with every generation."""
+GATE_ROUNDS = 3
+"""Rounds of a gate between about equal models."""
 
-    def __init__(self, exploit: float = 0.0) -> None:
+
+class Run:
+    """An evaluator and a keeper that follow each other's events.
+
+    Their models gain strength with every generation. ``rating_every`` generations have a gauntlet, the others a gate.
+    """
+
+    def __init__(self, exploit: float = 0.0, rating_every: int | None = None) -> None:
         self.settings = run_settings()
+        self.rating_every = rating_every or self.settings.feedback.lifecycle.rating_every
         self.evaluator = DrivenWorker(Evaluator, self.settings)
         self.keeper = Driven(LeagueKeeper, self.settings)
         self.exploit, self.chain = exploit, {"random": 0.0}
 
     def generation(self, step: int) -> tuple[Payload, ...]:
         """Evaluate and promote a step's model; return the evaluator's events."""
-        said = self.evaluated(step)
-        self.tell(*said)
-        self.tell(promoted(model(step)).replace(step=step, elo=said[0].elo))
+        self.keeper.feed(training_of())
+        self.keeper.feed(trained(model(step), None, step).replace(request_id=self.keeper.events[-1].id))
+        purposes = ["rating"] if step < 2 or (step - 1) % self.rating_every == 0 else ["gate"] * GATE_ROUNDS
+        for purpose in purposes:
+            said = self.evaluated(step, purpose)
+            self.tell(*said)
+        decision = promoted(model(step)).replace(step=step, elo=said[0].elo)
+        self.tell(decision.replace(evidence=decision.evidence.replace(elo_stderr=said[0].elo_stderr)))
         while self.evaluator.jobs():
             self.tell(*self.finished())
         return said
@@ -92,7 +105,10 @@ def chained(said: EvaluationCompleted, ratings: dict[str, tuple[float, float]]) 
 
 
 def test_models_that_exploit_parents_agree_with_a_round_robin():
-    """A chain of ratings overestimates models that exploit their parents; ratings of one fit can be compared."""
+    """A chain of ratings overestimates models that exploit their parents; ratings of one fit can be compared.
+
+    Most models have no gauntlet: they are rated by their gate's games against their parent.
+    """
     run, chain = Run(EXPLOIT), {"random": (0.0, 0.0)}
     for step in range(41):
         said = run.generation(step)[0]
@@ -165,7 +181,7 @@ def test_published_ratings_of_others_are_kept_alike_by_all():
 
 
 def test_rating_that_hardly_changed_is_not_published_again():
-    run = Run()
+    run = Run(rating_every=1)
     for step in range(4):
         run.generation(step)
     before = run.evaluator.rows[KEY].published_ratings(run.evaluator.state().lineage)
@@ -180,7 +196,7 @@ def test_rating_that_hardly_changed_is_not_published_again():
 
 def test_returning_member_is_rated_by_all_its_games():
     """No game of a member is forgotten."""
-    run, told, again = Run(), dict[str, AgentRating](), 0
+    run, told, again = Run(rating_every=1), dict[str, AgentRating](), 0
     for step in range(60):
         _, *changed = run.generation(step)
         for rating in (rating for one in changed for rating in one.ratings):

@@ -1,12 +1,13 @@
 """FeedbackLoopController: each of its rules, at its threshold and beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
-from builders import intensity, unrated
-from driving import HOUR, KEY, NEW, OTHER_KEY, Driven, parity, rated, run_settings, scored, trained
+from builders import intensity, rejected, training_of, unrated
+from driving import HOUR, KEY, NEW, OTHER_KEY, Driven, parity, promoted, rated, run_settings, scored, trained
+from leagues import model
 
 from app.config.feedback import StallSettings
 from app.controllers import FeedbackLoopController, RatingPool
@@ -291,6 +292,49 @@ class TestParity:
 
 
 class TestEvaluationTrigger:
+    @staticmethod
+    def promote(loop: Driven, steps: Iterable[int], at: float = 0.0) -> list[str]:
+        """Train and promote models of these steps, rated if a rating is requested; return the requests' purposes."""
+        purposes = []
+        for step in steps:
+            loop.feed(training_of(model=model(step - 1)), at=at)
+            done = trained(model(step), model(step - 1), step).replace(request_id=loop.events[-1].id)
+            (request,) = loop.feed(done, at=at)
+            purposes.append(request.purpose)
+            if request.purpose == "rating":
+                loop.feed(rated(50.0, model=model(step), step=step), at=at)
+            loop.feed(promoted(model(step), step=step), at=at)
+        return purposes
+
+    def test_only_every_third_champion_is_rated_by_default(self, loop):
+        loop.feed(trained(model(0), None, 0), rated(model=model(0), step=0), promoted(model(0), step=0))
+        assert self.promote(loop, range(1, 9)) == ["rating", "gate", "gate"] * 2 + ["rating", "gate"]
+
+    def test_candidate_long_after_the_last_rating_is_rated(self, loop):
+        """A stall is defined by the slope over a window, which needs ratings however rare promotions are."""
+        loop.feed(trained(model(0), None, 0), rated(model=model(0), step=0), promoted(model(0), step=0))
+        quarter = loop.settings.feedback.stall.window_hours * HOUR / 4
+        assert self.promote(loop, [1, 2]) == ["rating", "gate"]
+        assert self.promote(loop, [3], at=quarter - 1) == ["gate"]
+        assert self.promote(loop, [4, 5], at=quarter + 1) == ["rating", "gate"]
+
+    def test_rating_is_due_at_once_for_another_base(self, loop):
+        """A candidate of a replaced model will be refused. A model of an operator begins another history."""
+        loop.feed(trained(model(0), None, 0), rated(model=model(0), step=0), promoted(model(0), step=0))
+        self.promote(loop, [1])
+        (request,) = loop.feed(trained(model(7), model(0), 2))
+        assert request.purpose == "rating"
+        loop.feed(promoted(model(8), step=8))
+        assert self.promote(loop, [9, 10]) == ["rating", "gate"]
+
+    def test_rejections_do_not_bring_ratings(self, loop):
+        loop.feed(trained(model(0), None, 0), rated(model=model(0), step=0), promoted(model(0), step=0))
+        self.promote(loop, [1, 2])
+        for step in range(3, 9):
+            (request,) = loop.feed(trained(model(step), model(2), step))
+            assert request.purpose == "gate"
+            loop.feed(rejected(model(step)))
+
     def test_every_training_is_followed_by_an_evaluation(self, loop):
         (envelope,) = loop.envelopes(trained(step=3))
         request = envelope.data
