@@ -161,14 +161,21 @@ class LeagueKeeper(Controller):
 
     @handles(ModelPromoted)
     def promoted(self, rows: Rows, event: Event[ModelPromoted], states: States) -> Step[LeagueRow]:
-        """Admit a promoted model, if the schedule calls for it."""
+        """Admit a promoted model, if the schedule calls for it.
+
+        A gate's rating is too uncertain for a member, except for a lasting anchor: anchors that are too far apart would
+        have one-sided games, and everybody's games against an anchor soon rate it.
+        """
         before, row = self._rows(rows, event)
         current = state_of(states, event.subject).lineage.current
         trained = current is not None and current.root != event.data.model
         newest = promoted_agent(row, event.data, trained=trained)
         others = tuple(agent for agent in row.promoted if agent.id != newest.id)
         row = row.replace(promoted=_champions(states, event, (*others, newest)))
-        return self._step(event, states, before, row, self._admission(row.league, newest))
+        is_rated = row.rated is not None and row.rated.id == newest.id
+        added = self._admission(row.league, newest)
+        added = tuple(member for member in added if is_rated or "lasting" in member.roles)
+        return self._step(event, states, before, row, added)
 
     @handles(ModelRolledBack)
     def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[LeagueRow]:

@@ -59,7 +59,7 @@ from app.events import (
     handles,
 )
 
-MAX_ROUNDS = 100
+MAX_ROUNDS = 40
 """Gate rounds with games after which an undecided candidate is rejected."""
 
 

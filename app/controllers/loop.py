@@ -1,8 +1,8 @@
 """FeedbackLoopController: requests evaluations, and reacts to stalls and data quality.
 
 A rating costs several times the games of a gate, and successive champions differ by little. So a gauntlet rates a
-candidate only if it can tell something: after some promotions, after some time, and at the beginning of a lineage. The
-others begin with their gate.
+candidate only if it can tell something: after some promotions, after some time, at the beginning of a lineage, and when
+the league's schedule may admit it. The others begin with their gate.
 
 Without an evaluation for the whole stall window, improvement is unknown. That is not a plateau, and exploration would
 not bring an evaluation. So EVALUATION_OVERDUE is emitted once, and the status shows a remedy.
@@ -135,12 +135,18 @@ class FeedbackLoopController(Controller):
             return Step()
         since = [champion.model for champion in lineage.champions[-self.settings.feedback.lifecycle.rating_every :]]
         outdated = timedelta(hours=self.settings.feedback.stall.window_hours / RATINGS_A_WINDOW)
-        latest, at = (state.elo_history or (None,))[-1], state.last_evaluation_time
+        latest, at, league = (
+            (state.elo_history or (None,))[-1],
+            state.last_evaluation_time,
+            self.settings.league.admission,
+        )
         if (
             data.parent == lineage.current_model  # otherwise it will be refused
             and latest is not None
             and latest.base in since
             and latest.root == lineage.root
+            and data.step % league.recent_every
+            and data.step % league.anchor_every
             and at is not None
             and event.recordedtime - at < outdated
         ):

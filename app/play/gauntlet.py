@@ -36,14 +36,11 @@ def plan_gauntlet(
     A model never plays itself, because a champion would lose rating by beating itself. A candidate with several roles
     plays once, in its first role. Games are rounded up to whole rotations, so that every seat is taken equally often.
     ``saturated`` players have one-sided scores against models like this one; a few games suffice to notice a change.
-    The champion always gets a round of the gate, and the newest lasting anchor all games, because the gate and the
-    watchdog depend on them.
+    The champion and the newest lasting anchor always get all games, because the gate and the watchdog depend on them.
     """
 
     def games(role: str, player: str) -> int:
-        if role == CHAMPION:
-            count = settings.gate_games
-        elif role == NEWEST_ANCHOR:
+        if role in (CHAMPION, NEWEST_ANCHOR):
             count = settings.model_games
         elif player in saturated:
             count = settings.saturated_games

@@ -23,17 +23,17 @@ SETTINGS = EvaluationSettings(random_games=200, model_games=100)
 @pytest.mark.parametrize(
     ("players", "bots", "candidates", "games"),
     [
-        (2, ("random",), {"champion": B, "recent": C}, {"random": 200, "champion": 40, "recent": 50}),
+        (2, ("random",), {"champion": B, "recent": C}, {"random": 200, "champion": 100, "recent": 50}),
         (2, ("random",), {"champion": A, "recent": B}, {"random": 200, "recent": 50}),  # never the hero itself
-        (2, ("random",), {"champion": B, "recent": A}, {"random": 200, "champion": 40}),
-        (2, ("random",), {"champion": B, "recent": B}, {"random": 200, "champion": 40}),  # never one model twice
+        (2, ("random",), {"champion": B, "recent": A}, {"random": 200, "champion": 100}),
+        (2, ("random",), {"champion": B, "recent": B}, {"random": 200, "champion": 100}),  # never one model twice
         (2, ("random",), {"champion": None, "recent": None}, {"random": 200}),
-        (3, ("random",), {"champion": B, "recent": None}, {"random": 201, "champion": 42}),  # as many for each seat
+        (3, ("random",), {"champion": B, "recent": None}, {"random": 201, "champion": 102}),  # as many for each seat
         (
             4,
             ("heuristic", "random"),
             {"anchor_1": C, "anchor_2": D, "champion": B, "recent": B},
-            {"random": 200, "heuristic": 52, "anchor_1": 100, "anchor_2": 52, "champion": 40},
+            {"random": 200, "heuristic": 52, "anchor_1": 100, "anchor_2": 52, "champion": 100},
         ),
     ],
 )

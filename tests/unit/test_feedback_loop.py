@@ -324,8 +324,23 @@ class TestEvaluationTrigger:
         self.promote(loop, [1])
         (request,) = loop.feed(trained(model(7), model(0), 2))
         assert request.purpose == "rating"
-        loop.feed(promoted(model(8), step=8))
-        assert self.promote(loop, [9, 10]) == ["rating", "gate"]
+        loop.feed(promoted(model(20), step=20))
+        assert self.promote(loop, [21, 22]) == ["rating", "gate"]
+
+    def test_candidate_of_the_leagues_schedule_is_rated(self, loop):
+        """Only rated champions enter the league, so its schedule decides, too."""
+        loop.feed(trained(model(0), None, 0), rated(model=model(0), step=0), promoted(model(0), step=0))
+        assert self.promote(loop, range(1, 13)) == ["rating", "gate", "gate"] * 4
+        assert self.promote(loop, range(13, 21)) == [
+            "rating",
+            "gate",
+            "gate",
+            "rating",
+            "gate",
+            "gate",
+            "rating",
+            "rating",
+        ]
 
     def test_rejections_do_not_bring_ratings(self, loop):
         loop.feed(trained(model(0), None, 0), rated(model=model(0), step=0), promoted(model(0), step=0))
