@@ -1,6 +1,6 @@
 """The evaluator: plays and rates gauntlets of new models, gates, and matches of tournaments."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from app.config import EvaluationSettings, GameConfig, JobKind
@@ -32,7 +32,7 @@ from app.league.league import Agent, League, fold_league
 from app.league.matchmaking import select
 from app.league.pool import Pool, saturated
 from app.league.ratings import LEAST_ERROR, Estimate, OpponentScore, performance_rating
-from app.league.totals import decisive_games, totals_of
+from app.league.totals import PairTotals, total, totals_of
 from app.play.gauntlet import (
     ATTEMPTS,
     MEMBER,
@@ -124,13 +124,16 @@ def rated_together(
     return Rated(estimates[hero], {agent: estimate.elo for agent, estimate in estimates.items()}, (*rated, *bounded))
 
 
-def rated_alone(matches: Sequence[MatchResult], published: Mapping[str, Estimate | None]) -> Rated:
-    """Rate a model by a gate's games alone, which compare one pair and change no other rating."""
-    met = {match.player: estimate for match in matches if (estimate := published.get(match.player))}
+def rated_alone(played: Sequence[PairTotals], published: Mapping[str, Estimate | None]) -> Rated:
+    """Rate a candidate by the games of its gate alone, relative to the champion's published rating.
+
+    The games stay out of the pool, because candidates beat their parents by more than they gain on others (ADR-018).
+    """
+    met = {pair.second: estimate for pair in played if (estimate := published.get(pair.second))}
     scores = [
-        OpponentScore(estimate.elo, match.score.mean, decisive_games(match), estimate.stderr)
-        for match in matches
-        if (estimate := met.get(match.player))
+        OpponentScore(met[pair.second].elo, pair.mean, pair.games / pair.dispersion, met[pair.second].stderr)
+        for pair in played
+        if pair.second in met
     ]
     return Rated(performance_rating(scores), {name: estimate.elo for name, estimate in met.items()})
 
@@ -178,11 +181,13 @@ class EvaluatorRow(Row, frozen=True):
     Attributes:
         league: the configuration's league.
         pool: the games that rate its members.
+        gate: the latest candidate's games in its gate.
         pending: the pending requests, oldest first.
     """
 
     league: League = League()
     pool: Pool = Pool()
+    gate: tuple[PairTotals, ...] = ()
     pending: tuple[EvaluationPending, ...] = ()
 
     @property
@@ -230,9 +235,12 @@ class Evaluator(Worker[EvaluationRequest], Controller):
     def ended(
         self, rows: Rows, event: Event[EvaluationCompleted] | Event[EvaluationFailed], states: States
     ) -> Step[EvaluatorRow]:
-        """Drop a finished request, and add its games to the pool."""
+        """Drop a finished request, and add its games to those of the gate or the pool."""
         row, data, lineage = _row(rows, event), event.data, state_of(states, event.subject).lineage
         waiting = tuple(pending for pending in row.pending if pending.cause.id != data.request_id)
+        if data.purpose == "gate":
+            played = data.results if isinstance(data, EvaluationCompleted) else ()
+            return _changed(rows, event, states, gate=_gate_games(row.gate, data.model, played), pending=waiting)
         agents = {*row.published_ratings(lineage), *self.settings.config(event.subject).builtins}
         return _changed(rows, event, states, pool=_pooled(row.pool, data, agents), pending=waiting)
 
@@ -282,7 +290,7 @@ class Evaluator(Worker[EvaluationRequest], Controller):
             config.evaluation.batch_seconds,
             gather=spec.gather,
             attempts=ATTEMPTS,
-            memo={"opponents": opponents, "pool": row.pool, "published": published},
+            memo={"opponents": opponents, "pool": row.pool, "gate": row.gate, "published": published},
         )
 
     def progressed(self, job: EvaluationJob, report: JsonObject) -> tuple[Payload, ...]:
@@ -301,7 +309,7 @@ class Evaluator(Worker[EvaluationRequest], Controller):
         published: Mapping[str, Estimate | None] = job.memo["published"]
         matches, hero, purpose = tuple(map(_match, result.results)), job.request.model, job.request.purpose
         if purpose == "gate":
-            rated = rated_alone(matches, published)
+            rated = rated_alone(_gate_games(job.memo["gate"], hero, matches), published)
         else:
             rated = rated_together(hero, matches, job.memo["pool"], published)
         complete = EvaluationCompleted(
@@ -382,13 +390,18 @@ def _queued(pending: tuple[EvaluationPending, ...], newest: EvaluationPending) -
 def _pooled(pool: Pool, data: EvaluationCompleted | EvaluationFailed, agents: Collection[str]) -> Pool:
     """Add a completed evaluation's games to the pool.
 
-    Gate games are left out, because they repeat one pair of models and would bias the ratings. ``agents``: see
-    ``Pool.after``.
+    ``agents``: see ``Pool.after``.
     """
-    if data.purpose == "gate" or isinstance(data, EvaluationFailed):
+    if isinstance(data, EvaluationFailed):
         return pool
-    played = totals_of(data.model, data.results)
-    return pool.after(played, agents, data.model if data.purpose == "rating" else None)
+    return pool.after(totals_of(data.model, data.results), agents, data.model if data.purpose == "rating" else None)
+
+
+def _gate_games(gate: Iterable[PairTotals], model: ModelHash, played: Iterable[MatchResult]) -> tuple[PairTotals, ...]:
+    """Add a round to a candidate's gate games. Those of other candidates are dropped."""
+    earlier = [pair for pair in gate if pair.first == model]
+    pairs = total((*earlier, *totals_of(model, played)))
+    return tuple(pair if pair.first == model else pair.flipped for pair in pairs)
 
 
 class EvaluationLeases(Leases):

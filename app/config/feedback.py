@@ -239,6 +239,9 @@ class LifecycleSettings(OrderedSettings):
     alpha: float = Field(0.05, ge=1e-9, lt=0.5, description="probability of promoting a candidate of strength elo0")
     beta: float = Field(0.05, ge=1e-9, lt=0.5, description="probability of rejecting a candidate of strength elo1")
     max_games: int = Field(2000, ge=2, description="games after which an undecided candidate is rejected")
+    evaluation_share: Share = Field(
+        0.1, description="share of a configuration's worker time that evaluations take before most are gates alone"
+    )
     rollback_at: str = Field(
         "severe", pattern="^(moderate|severe|critical)$", description="least severity that rolls the champion back"
     )

@@ -110,7 +110,7 @@ class TournamentSettings(FrozenModel):
     Tournaments are played when nothing else is to be evaluated.
     """
 
-    placement: int = Field(10, ge=0, description="members that a new one plays for its placement")
+    placement: int = Field(5, ge=0, description="members that a new one plays for its placement")
     games: int = Field(40, ge=2, le=10_000, description="games of each pairing")
     round_robin_every: int = Field(100, ge=0, description="steps between round robins; 0: none")
 

@@ -258,9 +258,11 @@ class EvaluationSettings(FrozenModel):
     """The gauntlet played after each training."""
 
     random_games: int = Field(200, ge=1, description="games against the random bot")
-    model_games: int = Field(100, ge=1, description="games against the champion and the newest lasting anchor each")
+    model_games: int = Field(
+        100, ge=1, description="games against the newest lasting anchor, and of each round against the champion"
+    )
     anchors: int = Field(2, ge=0, description="newest lasting anchors to play")
-    members: int = Field(3, ge=0, description="other league members to play, drawn among those near in strength")
+    members: int = Field(2, ge=0, description="other league members to play, drawn among those near in strength")
     anchor_games: int = Field(50, ge=1, description="games against each other opponent")
     saturated_games: int = Field(
         20, ge=1, description="games against opponents with a one-sided score against the champion (over 90%)"

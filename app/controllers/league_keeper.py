@@ -72,18 +72,19 @@ def rated_agent(data: EvaluationCompleted) -> Agent:
     )
 
 
-def promoted_agent(row: LeagueRow, data: ModelPromoted) -> Agent:
+def promoted_agent(row: LeagueRow, data: ModelPromoted, *, trained: bool) -> Agent:
     """Return a promoted model as an agent.
 
-    The agent has a rating if the model is the one rated last. Its parent is the nearest ancestor in the league: the
-    previous champion, or that champion's parent.
+    The agent has the rating of its gauntlet, or of its gate. A model that an operator promoted has none. Its parent is
+    the nearest ancestor in the league: the previous champion, or that champion's parent.
     """
     before = next((agent for agent in row.promoted if agent.id == data.previous), None)
     ancestors = (data.previous, before and before.parent)
     parent = next((name for name in ancestors if name in row.league.agents and name != data.model), None)
     if row.rated is not None and row.rated.id == data.model:
         return row.rated.replace(parent=parent)
-    return Agent(id=data.model, kind="checkpoint", step=data.step, parent=parent)
+    agent = Agent(id=data.model, kind="checkpoint", step=data.step, parent=parent)
+    return agent.rated(data.elo, data.evidence.elo_stderr, data.evidence.games, None) if trained else agent
 
 
 def with_ratings(promoted: tuple[Agent, ...], ratings: Iterable[AgentRating]) -> tuple[Agent, ...]:
@@ -160,12 +161,21 @@ class LeagueKeeper(Controller):
 
     @handles(ModelPromoted)
     def promoted(self, rows: Rows, event: Event[ModelPromoted], states: States) -> Step[LeagueRow]:
-        """Admit a promoted model, if the schedule calls for it."""
+        """Admit a promoted model, if the schedule calls for it.
+
+        A gate's rating is too uncertain for a member, except for a lasting anchor: anchors that are too far apart would
+        have one-sided games, and everybody's games against an anchor soon rate it.
+        """
         before, row = self._rows(rows, event)
-        newest = promoted_agent(row, event.data)
+        current = state_of(states, event.subject).lineage.current
+        trained = current is not None and current.root != event.data.model
+        newest = promoted_agent(row, event.data, trained=trained)
         others = tuple(agent for agent in row.promoted if agent.id != newest.id)
         row = row.replace(promoted=_champions(states, event, (*others, newest)))
-        return self._step(event, states, before, row, self._admission(row.league, newest))
+        is_rated = row.rated is not None and row.rated.id == newest.id
+        added = self._admission(row.league, newest)
+        added = tuple(member for member in added if is_rated or "lasting" in member.roles)
+        return self._step(event, states, before, row, added)
 
     @handles(ModelRolledBack)
     def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[LeagueRow]:

@@ -1,13 +1,14 @@
 """ModelLifecycleCoordinator: promotes models by GSPRT, and rolls back severe regressions.
 
-A candidate first plays its gauntlet, which rates it. Then it plays gate games against the current model, kept apart
-from the rating games, until the sequential test decides. The test's observations are rotations: games of one opening or
-deal, the candidate in each seat (with two players, the pentanomial model). A candidate that was not trained from the
-current model is rejected, because its base has been replaced. A round in which no game could be played says nothing
-about the candidate, so it does not count: the candidate waits, with the pauses of ``TriggerSettings``, until games can
-be played or an operator rejects it. A rollback is idempotent: it names the model that it replaces, and has no effect
-if that model is not current. A model that cannot be read from the store is rolled back too, to the latest champion
-that can.
+A candidate's first evaluation is a gauntlet, which rates it, or a round of gate games alone; FeedbackLoopController
+decides which. The games against the current model are those of the gate, in a gauntlet too, so that no game is played
+twice for the same question. Further rounds follow until the sequential test decides. The test's observations are
+rotations: games of one opening or deal, the candidate in each seat (with two players, the pentanomial model). A
+candidate that was not trained from the current model is rejected, because its base has been replaced. A round in which
+no game could be played says nothing about the candidate, so it does not count: the candidate waits, with the pauses of
+``TriggerSettings``, until games can be played or an operator rejects it. A rollback is idempotent: it names the model
+that it replaces, and has no effect if that model is not current. A model that cannot be read from the store is rolled
+back too, to the latest champion that can.
 
 A model that an operator promoted is rated, because it may have no rating. A model restored by a rollback is rated
 again, because the next candidates are compared with it.
@@ -66,8 +67,8 @@ class Phase(Enum):
     """A candidate's phase on its way to a verdict."""
 
     ABSENT = "absent"  # there is no candidate
-    UNRATED = "unrated"  # its gauntlet is awaited
-    GATING = "gating"  # a gate evaluation is under way
+    TRAINED = "trained"  # its first evaluation is awaited
+    GATING = "gating"  # a further gate evaluation is under way
     PAUSED = "paused"  # gate evaluations failed, and the next one is not due yet
 
 
@@ -82,17 +83,19 @@ CURRENT_REPLACED: Mapping[Trigger, frozenset[Phase]] = dict.fromkeys(
 )
 TRANSITIONS: Mapping[Phase, Mapping[Trigger, frozenset[Phase]]] = {
     Phase.ABSENT: {
-        TrainingCompleted: frozenset({Phase.UNRATED}),
+        TrainingCompleted: frozenset({Phase.TRAINED}),
         **CURRENT_REPLACED,
     },
-    Phase.UNRATED: {
-        TrainingCompleted: frozenset({Phase.UNRATED}),
+    Phase.TRAINED: {
+        TrainingCompleted: frozenset({Phase.TRAINED}),
         RATED: frozenset({Phase.GATING, Phase.ABSENT}),
+        GATE_PLAYED: frozenset({Phase.GATING, Phase.ABSENT}),
+        GATE_FAILED: frozenset({Phase.GATING}),
         PromotionRejected: frozenset({Phase.ABSENT}),
         **CURRENT_REPLACED,
     },
     Phase.GATING: {
-        TrainingCompleted: frozenset({Phase.UNRATED}),
+        TrainingCompleted: frozenset({Phase.TRAINED}),
         RATED: frozenset({Phase.GATING, Phase.ABSENT}),
         GATE_PLAYED: frozenset({Phase.GATING, Phase.ABSENT}),
         GATE_FAILED: frozenset({Phase.GATING, Phase.PAUSED}),
@@ -100,7 +103,7 @@ TRANSITIONS: Mapping[Phase, Mapping[Trigger, frozenset[Phase]]] = {
         **CURRENT_REPLACED,
     },
     Phase.PAUSED: {
-        TrainingCompleted: frozenset({Phase.UNRATED}),
+        TrainingCompleted: frozenset({Phase.TRAINED}),
         RATED: frozenset({Phase.GATING, Phase.ABSENT}),
         GATE_PLAYED: frozenset({Phase.GATING, Phase.ABSENT}),
         GATE_FAILED: frozenset({Phase.PAUSED}),
@@ -120,10 +123,13 @@ class Candidate(Row, frozen=True):
     """The model that may be promoted, with its rating, if known, and its gate games.
 
     Attributes:
+        rated: a gauntlet has rated it.
+        evaluation_id: its latest gauntlet; without a gauntlet, its latest gate evaluation.
+        elo: the rating by that evaluation.
         rotations: sum of ``MatchResult.rotations`` over all rounds.
         graded: sum of ``MatchResult.graded``.
         rounds: number of gate rounds that ended with games.
-        requests: number of gate evaluations requested, failed ones included; their seeds derive from it.
+        requests: number of further gate evaluations requested, failed ones included; their seeds derive from it.
         failures: number of consecutive failed gate evaluations.
         retry_us: when the gate is requested again, microseconds since 1970 UTC; ``None``: a request is under way.
         failed: the latest failure, the evidence of the request that repeats it.
@@ -132,7 +138,8 @@ class Candidate(Row, frozen=True):
     model: ModelHash
     parent: ModelHash | None
     step: int
-    rating_id: EventId | None = None
+    rated: bool = False
+    evaluation_id: EventId | None = None
     elo: Elo = Elo(0.0)
     elo_stderr: float = 0.0
     rotations: tuple[int, ...] = ()
@@ -160,8 +167,8 @@ class Candidate(Row, frozen=True):
     @property
     def phase(self) -> Phase:
         """The phase, which follows from the stored fields."""
-        if self.rating_id is None:
-            return Phase.UNRATED
+        if not self.requests:
+            return Phase.TRAINED
         return Phase.GATING if self.retry_us is None else Phase.PAUSED
 
 
@@ -210,28 +217,32 @@ class ModelLifecycleCoordinator(Controller):
         return _step(event, Candidate(model=data.model, parent=data.parent, step=data.step))
 
     @handles(EvaluationCompleted)
-    def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[GateRow]:
-        """Start the gate after the gauntlet, or judge the candidate by its gate games."""
+    def evaluated(  # noqa: C901 - a rule from top to bottom
+        self, rows: Rows, event: Event[EvaluationCompleted], states: States
+    ) -> Step[GateRow]:
+        """Judge the candidate by its games against the current model, those of its gauntlet included."""
         candidate, data = _candidate(rows, event), event.data
         current = state_of(states, event.subject).lineage.current_model
+        players = self.settings.config(event.subject).players
         if candidate is None:
             return Step()
-        if data.purpose == "gate":
-            match, players = data.results[0], self.settings.config(event.subject).players
-            if match.players != players:
-                return Step()
-            played = candidate.replace(rounds=candidate.rounds + 1, failures=0)
-            if current and match.opponent_model != current:
-                return self._another_round(event, current, played)  # the match says nothing about the champion
-            return self._judged(event, current, played.after(match, players))
-        rated = candidate.replace(rating_id=event.id, elo=data.elo, elo_stderr=data.elo_stderr)
+        is_gate, judged = data.purpose == "gate", candidate
+        if is_gate and data.results[0].players != players:
+            return Step()
+        if is_gate:
+            judged = judged.replace(rounds=candidate.rounds + 1, failures=0)
+        if not (is_gate and candidate.rated):  # a gauntlet says more about its strength
+            judged = judged.replace(rated=not is_gate, evaluation_id=event.id, elo=data.elo, elo_stderr=data.elo_stderr)
         if current is None:
-            return _promote(event, current, rated, _evidence(rated, "no model before it", 0, 0))
+            return _promote(event, current, judged, _evidence(judged, "no model before it", 0, 0))
         if candidate.parent != current:
-            return _reject(event, current, rated, _evidence(rated, "not trained from the current model", 0, 0))
-        if candidate.phase is Phase.GATING:  # rated again while its gate games are under way
-            return _step(event, rated)
-        return self._another_round(event, current, rated)
+            return _reject(event, current, judged, _evidence(judged, "not trained from the current model", 0, 0))
+        if not is_gate and candidate.phase is Phase.GATING:  # a round of its gate is under way
+            return _step(event, judged)
+        for match in data.results:
+            if match.opponent_model == current and match.players == players:
+                return self._judged(event, current, judged.after(match, players))
+        return self._another_round(event, current, judged)
 
     @handles(EvaluationFailed)
     def evaluation_failed(self, rows: Rows, event: Event[EvaluationFailed], states: States) -> Step[GateRow]:
@@ -397,9 +408,9 @@ def _at_most_one(before: int, more: int) -> int:
 
 
 def _evidence(candidate: Candidate, statistic: str, value: float, threshold: float) -> Evidence:
-    assert candidate.rating_id is not None  # gate games follow the rating games
+    assert candidate.evaluation_id is not None  # verdicts follow evaluations
     return Evidence(
-        evaluation_id=candidate.rating_id,
+        evaluation_id=candidate.evaluation_id,
         statistic=statistic,
         value=value,
         threshold=threshold,

@@ -23,12 +23,19 @@ REMEMBERED = 16
 
 
 class Champion(Row, frozen=True):
-    """A promoted model, with its latest published rating in Elo (``None`` without a rating)."""
+    """A promoted model.
+
+    Attributes:
+        elo: its latest published rating; ``None`` without a rating.
+        root: the latest of its ancestors, itself included, that an operator made current; ``None``: training alone has
+            led to it.
+    """
 
     model: ModelHash
     step: int
     elo: Elo | None = None
     elo_stderr: float = 0.0
+    root: ModelHash | None = None
 
 
 class DistributedModel(Row, frozen=True):
@@ -64,6 +71,11 @@ class Lineage(Row, frozen=True):
     def current_model(self) -> ModelHash | None:
         """The hash of the current model."""
         return self.champions[-1].model if self.champions else None
+
+    @property
+    def root(self) -> ModelHash | None:
+        """The current model's root; see ``Champion``."""
+        return self.champions[-1].root if self.champions else None
 
     @property
     def playing(self) -> ModelHash | None:
@@ -109,14 +121,15 @@ class Lineage(Row, frozen=True):
             case ModelPromoted(model=model, step=step, elo=elo, evidence=evidence) as data:
                 if self.changes_current(data):
                     before = [champion for champion in self.champions if champion.model != model]
-                    newest = Champion(model=model, step=step, elo=elo, elo_stderr=evidence.elo_stderr)
+                    root = self.root if self.is_trial(model) else model
+                    newest = Champion(model=model, step=step, elo=elo, elo_stderr=evidence.elo_stderr, root=root)
                     return self.replace(
                         champions=(*before, newest)[-REMEMBERED:], training=None, candidate=None, unrated=None
                     )
             case ModelRolledBack(to_model=model, step=step) as data:
                 if self.changes_current(data):
                     models = [champion.model for champion in self.champions]
-                    restored = Champion(model=model, step=step)
+                    restored = Champion(model=model, step=step, root=model)
                     champions = self.champions[: models.index(model) + 1] if model in models else (restored,)
                     return self.replace(champions=champions, training=None, candidate=None, unrated=None)
             case ModelDistributed(model=model, step=step):

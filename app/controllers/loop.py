@@ -1,5 +1,10 @@
 """FeedbackLoopController: requests evaluations, and reacts to stalls and data quality.
 
+A rating costs several times the games of a gate, and successive champions differ by little. So once evaluations have
+taken their share of a configuration's worker time, a gauntlet rates a candidate only if it can tell something: at the
+beginning of a lineage, a few times in each stall window, and when the league may admit it. The others begin with their
+gate.
+
 Without an evaluation for the whole stall window, improvement is unknown. That is not a plateau, and exploration would
 not bring an evaluation. So EVALUATION_OVERDUE is emitted once, and the status shows a remedy.
 """
@@ -44,6 +49,12 @@ from app.events import (
 
 MAX_ATTEMPTS = 3
 """Most requests for the evaluation of one model."""
+
+MOST_UNRATED = 3
+"""Most promotions in a row without a rating: with five, published ratings are 52 Elo off a round robin (ADR-018)."""
+
+RATINGS_A_WINDOW = 4
+"""Least ratings per stall window, however rare promotions are: a slope needs three."""
 
 SWEEP = ""
 """Key of the row with the time of the last check of all configurations (the sweep)."""
@@ -117,11 +128,19 @@ class FeedbackLoopController(Controller):
 
     @handles(TrainingCompleted)
     def trained(self, rows: Rows, event: Event[TrainingCompleted], states: States) -> Step[FeedbackRow]:
-        """Request the new model's evaluation, unless another candidate awaits its verdict."""
-        if state_of(states, event.subject).lineage.candidate not in (None, event.data.model):
+        """Request the new model's rating, or its gate if a rating is not due yet.
+
+        Nothing is requested if another candidate awaits its verdict.
+        """
+        key, data, state = event.subject, event.data, state_of(states, event.subject)
+        row, lineage = rows.get(key) or FIRST, state.lineage
+        if lineage.candidate not in (None, data.model):
             return Step()
-        awaited = Awaited(model=event.data.model, step=event.data.step, attempts=1)
-        return self._request(rows.get(event.subject) or FIRST, event.subject, awaited)
+        if not self._is_rating_due(state, event):
+            seed = derive_seed(self.settings.seed, key, "evaluation", data.model, 0)
+            gate = EvaluationRequested(purpose="gate", model=data.model, step=data.step, seed=seed)
+            return Step({key: row.replace(awaited=None)}, (Emission(gate),))
+        return self._request(row, key, Awaited(model=data.model, step=data.step, attempts=1))
 
     @handles(EvaluationFailed)
     def evaluation_failed(self, rows: Rows, event: Event[EvaluationFailed], states: States) -> Step[FeedbackRow]:
@@ -222,6 +241,24 @@ class FeedbackLoopController(Controller):
             changed[config.key] = row
             emissions += [emission._replace(subject=config.key) for emission in (*overdue, *checked)]
         return Step(changed, tuple(emissions))
+
+    def _is_rating_due(self, state: FeedbackState, event: Event[TrainingCompleted]) -> bool:
+        """Return whether a rating of a new candidate can tell something that is worth its games."""
+        lineage, data, feedback = state.lineage, event.data, self.settings.feedback
+        latest = state.elo_history[-1] if state.elo_history else None
+        if latest is None or state.elo_gain is None or latest.root != lineage.root:
+            return True  # little is known of this lineage
+        if data.parent != lineage.current_model:
+            return True  # the gate will refuse it
+        admission = self.settings.league.admission
+        if data.step % admission.recent_every == 0 or data.step % admission.anchor_every == 0:
+            return True  # the league may admit it, and admits rated models alone
+        outdated = timedelta(hours=feedback.stall.window_hours * state.time_scale / RATINGS_A_WINDOW)
+        if event.recordedtime - latest.time >= outdated:
+            return True
+        if latest.base not in [champion.model for champion in lineage.champions[-MOST_UNRATED:]]:
+            return True
+        return state.worker_time.evaluation < feedback.lifecycle.evaluation_share * state.worker_time.total
 
     def _emit_overdue(
         self, row: FeedbackRow, state: FeedbackState, now_us: int

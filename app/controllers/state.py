@@ -250,8 +250,9 @@ class FeedbackState(Row, frozen=True):
         Gain, velocity, peak, trend, plateau count and time scale are updated. The gain starts again after an operator's
         model.
         """
-        base, spent = self.lineage.current_model, self.worker_time.total
-        new = RatingPoint(time=now, elo=elo, stderr=stderr, model=model, base=base, spent=spent)
+        lineage, spent = self.lineage, self.worker_time.total
+        base, root = lineage.current_model, lineage.root
+        new = RatingPoint(time=now, elo=elo, stderr=stderr, model=model, base=base, root=root, spent=spent)
         before = self.elo_history[-1] if self.elo_history and new.follows(self.elo_history[-1]) else None
         history = (*self.elo_history, new)[-HISTORY_LENGTH:]
         scale = stall.time_scale([(b.time - a.time).total_seconds() for a, b in pairwise(history)])

@@ -25,6 +25,7 @@ class RatingPoint(Row, frozen=True):
         stderr: its standard error, above 0.
         model: the model.
         base: the model that was current then.
+        root: the root of that model, see ``Champion``.
         spent: worker time spent on the configuration until then, seconds.
     """
 
@@ -33,6 +34,7 @@ class RatingPoint(Row, frozen=True):
     stderr: float
     model: ModelHash | None
     base: ModelHash | None
+    root: ModelHash | None = None
     spent: float = 0.0
 
     def follows(self, earlier: "RatingPoint") -> bool:
@@ -40,7 +42,7 @@ class RatingPoint(Row, frozen=True):
 
         Otherwise an operator's model, whose strength no training brought, has become current in between.
         """
-        return self.base in (earlier.base, earlier.model)
+        return self.root == earlier.root
 
 
 class RatingPool(Row, frozen=True):

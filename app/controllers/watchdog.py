@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from app.config.feedback import WatchdogSettings
 from app.controllers.controller import Controller
-from app.controllers.lineage import Champion
+from app.controllers.lineage import REMEMBERED, Champion
 from app.controllers.state import States, state_of
 from app.core import ANCHOR, ELO_SCALE, NEWEST_ANCHOR, RANDOM, ModelHash, derive_seed, expected_score
 from app.events import (
@@ -191,7 +191,8 @@ class WatchRow(Row, frozen=True):
     """One configuration's test.
 
     Attributes:
-        previous: the champion before the current one; ``None`` after a rollback.
+        since: the champions from the latest whose match was counted to the one before the current, oldest first; empty
+            after a rollback.
         evaluated: the latest model that was rated while it was not current.
         match: that model's match against the fixed opponent, counted if the model is promoted.
         level: strength of good models; ``None``: the next rating of a current model measures it.
@@ -201,7 +202,7 @@ class WatchRow(Row, frozen=True):
         calm_games: rated games without evidence since the alarm.
     """
 
-    previous: ModelHash | None = None
+    since: tuple[ModelHash, ...] = ()
     evaluated: ModelHash | None = None
     match: MatchResult | None = None
     level: Level | None = None
@@ -260,7 +261,7 @@ class ModelPerformanceWatchdog(Controller):
         if level is not None and row.doubt.total == 0:  # in doubt, drift would excuse more and more
             level = level.drifted(self.settings.feedback.watchdog.drift_elo)
         promoted = row.replace(
-            previous=lineage.champions[-2].model if len(lineage.champions) > 1 else None,
+            since=(*row.since, *[champion.model for champion in lineage.champions[-2:-1]])[-REMEMBERED:],
             match=None,
             level=level,
             doubt=row.doubt.replace(matches=0),
@@ -278,22 +279,18 @@ class ModelPerformanceWatchdog(Controller):
         """Count a match of the current model."""
         if played is None:
             return Step({event.subject: row})
-        other, games = played.opponent_model, Games.of(played)
+        other, games, since = played.opponent_model, Games.of(played), row.since
+        row = row.replace(since=())
         if row.level is not None and other == row.level.opponent:
             return self._tested(event, row, row.level, games, current)
         if row.level is not None and other is None and current.model == row.level.opponent:  # it is the only anchor
             return Step({event.subject: row})
-        return self._start_level(event, row, other, games, current)
-
-    def _start_level(
-        self, event: Event[Any], row: WatchRow, other: ModelHash | None, games: Games, current: Champion
-    ) -> Step[WatchRow]:
-        """Start a level: at 0 against the previous champion, otherwise as measured.
-
-        The level is measured against the random bot when a rollback has removed the only anchor.
-        """
-        if row.level is not None and other is not None and other == row.previous:
-            level = Level(opponent=other).drifted(self.settings.feedback.watchdog.drift_elo)
+        # Another level begins: at 0 against a champion since the last match, otherwise as measured. It is measured
+        # against the random bot when a rollback has removed the only anchor.
+        if row.level is not None and other is not None and other in since:
+            level = Level(opponent=other)
+            for _ in since[since.index(other) :]:
+                level = level.drifted(self.settings.feedback.watchdog.drift_elo)
             return self._tested(event, row.replace(doubt=CusumState()), level, games, current)
         begun = {"level": Level.measured(other, games), "doubt": CusumState(), "last_good": current.model}
         return Step({event.subject: row.replace(**begun)})
@@ -335,7 +332,7 @@ def _restored(row: WatchRow, model: ModelHash, *, alarm: bool) -> WatchRow:
     if row.level is not None and row.level.opponent == model:
         level = Level(opponent=model)
     return row.replace(
-        previous=None,
+        since=(),
         evaluated=None,
         match=None,
         level=level,

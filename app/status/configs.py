@@ -217,7 +217,7 @@ def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
     data, ended = event.data, _tested(row, event) | {"failing": _without(row, EVALUATION)}
     if data.purpose == "gate":
         undecided = (data.undecided_games or 0) / sum(match.games for match in data.results)
-        return ended | {"undecided": undecided, "alike": games_repeat(data)}
+        return ended | {"undecided": undecided, "alike": games_repeat(data), "evaluated": data.model}
     if data.purpose != "rating":
         return ended
     random = next((result for result in data.results if result.opponent == RANDOM), None)

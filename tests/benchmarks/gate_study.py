@@ -7,6 +7,11 @@ network. Runs that have ended are not repeated, so a study can be broken off and
 that was broken off. The daemons' start alone takes some 20 seconds of a processor.
 
     python tests/benchmarks/gate_study.py --folder /tmp/gates --cpu-seconds 300 --seeds 5
+
+With ``--errors N`` it plays no games. It draws N gates of candidates of known strengths, and prints how many pass,
+after how many games and rounds.
+
+    python tests/benchmarks/gate_study.py --errors 2000 --games 100
 """
 
 import argparse
@@ -21,7 +26,11 @@ from itertools import combinations
 from pathlib import Path
 from statistics import mean, stdev
 
+import numpy as np
+
 from app.config import GAMES, RunFolder, RunSettings
+from app.config.feedback import LifecycleSettings
+from app.core import expected_score, gsprt_llr, sprt_verdict
 from app.events import ModelPromoted, PromotionRejected
 from app.journal import SqliteJournalReader, history
 from app.league.pool import rate
@@ -109,15 +118,44 @@ def report(runs: dict[tuple[int, str], dict[str, object]], strengths: dict[str, 
     return found
 
 
+def drawn_gate(elo: float, games: int, limits: LifecycleSettings, rng: np.random.Generator) -> tuple[bool, int]:
+    """Return whether a candidate passes a drawn gate without draws, and the number of rounds of so many games."""
+    counts, rounds = np.zeros(5, dtype=int), 0
+    while True:
+        points = rng.random((games // 2, 2)) < expected_score(elo)
+        counts += np.bincount(2 * points.sum(axis=1), minlength=5)
+        rounds += 1
+        llr = gsprt_llr(counts.tolist(), limits.elo0, limits.elo1)
+        verdict = sprt_verdict(llr, limits.alpha, limits.beta)
+        if verdict != "continue" or rounds * games >= limits.max_games:
+            return verdict == "accept", rounds
+
+
+def errors(gates: int, games: int) -> Iterator[dict[str, float]]:
+    """Yield the share of candidates of each strength that pass, and the mean numbers of games and rounds."""
+    for elo in (100.0, 50.0, 0.0, -20.0, -40.0, -60.0, -80.0, -100.0, -120.0, -150.0):
+        rng, limits = np.random.default_rng(1), LifecycleSettings()
+        passed, rounds = zip(*(drawn_gate(elo, games, limits, rng) for _ in range(gates)), strict=True)
+        yield {"elo": elo, "promoted": mean(passed), "games": games * mean(rounds), "rounds": mean(rounds)}
+
+
 def main() -> None:
     """Run the study and write JSON lines. There is a line for each run, then the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--errors", type=int, metavar="N", help="draw N gates of each strength instead")
     parser.add_argument("--config", default="connect_four_2p", choices=list(GAMES))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--cpu-seconds", type=float, default=300.0)
-    parser.add_argument("--games", type=int, default=200, help="of each pair of champions")
+    parser.add_argument("--games", type=int, default=200, help="of each pair of champions, or of each round of a gate")
     asked = parser.parse_args()
+    if asked.errors:
+        for row in errors(asked.errors, asked.games):
+            sys.stdout.write(f"{json.dumps(row)}\n")
+            sys.stdout.flush()
+        return
+    if asked.folder is None:
+        parser.error("--folder is missing")
     runs = {}
     for seed in range(1, asked.seeds + 1):
         for arm in ARMS:

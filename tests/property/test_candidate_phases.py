@@ -73,9 +73,9 @@ OF_CURRENT: list[Payload] = [
 TICK = ClockTick(period_seconds=1)
 OF_CANDIDATES = st.tuples(MODELS, st.sampled_from([20, 50, 80])).flatmap(lambda args: st.sampled_from(about(*args)))
 EVENTS = st.one_of(OF_CANDIDATES, OF_CANDIDATES, OF_CANDIDATES, st.just(TICK), st.sampled_from(OF_CURRENT))
-UNRATED = Candidate(model=NEW, parent=OLD, step=1)
-GATING = UNRATED.replace(rating_id=EventId("r"), elo_stderr=20.0, requests=1)
-CANDIDATES = (None, UNRATED, GATING, GATING.replace(failures=1), GATING.replace(failures=2, retry_us=1))
+TRAINED = Candidate(model=NEW, parent=OLD, step=1)
+GATING = TRAINED.replace(evaluation_id=EventId("r"), elo_stderr=20.0, requests=1)
+CANDIDATES = (None, TRAINED, GATING, GATING.replace(failures=1), GATING.replace(failures=2, retry_us=1))
 
 
 def event_of(data: Payload, number: int) -> Event[Any]:
@@ -117,8 +117,8 @@ def test_every_transition_of_the_table_happens() -> None:
 
 
 def test_a_first_model_is_promoted_after_its_rating() -> None:
-    rows = {KEY: GateRow(candidate=UNRATED)}
-    assert transition(rows, event_of(rated(), 1), None) == (Phase.UNRATED, RATED, Phase.ABSENT)
+    rows = {KEY: GateRow(candidate=TRAINED)}
+    assert transition(rows, event_of(rated(), 1), None) == (Phase.TRAINED, RATED, Phase.ABSENT)
 
 
 class Reviver(ModelLifecycleCoordinator):
@@ -126,7 +126,7 @@ class Reviver(ModelLifecycleCoordinator):
 
     @handles(PromotionRejected)
     def rejected(self, rows: Any, event: Event[PromotionRejected], states: Any) -> Step[GateRow]:
-        revived = Candidate(model=event.data.model, parent=OLD, step=1, rating_id=EventId("r"))
+        revived = Candidate(model=event.data.model, parent=OLD, step=1, requests=1)
         return Step({KEY: GateRow(candidate=revived)})
 
 

@@ -3,13 +3,14 @@
 from functools import partial
 from itertools import combinations
 
-from builders import unrated
-from driving import KEY, Driven, DrivenWorker, gauntlet_result, match, promoted, run_settings
+from builders import training_of, unrated
+from driving import KEY, Driven, DrivenWorker, gauntlet_result, match, promoted, run_settings, trained
 from independent_games import of_games
 from leagues import model
 
 from app.controllers.fold import SETTINGS_KEY, Fold, written
 from app.controllers.league_keeper import LeagueKeeper
+from app.controllers.loop import MOST_UNRATED
 from app.core import Elo, expected_score
 from app.events import AgentRating, EloUpdated, EvaluationCompleted, EvaluationRequested, Payload
 from app.job_specs import JobContext
@@ -26,20 +27,33 @@ EXPLOIT = 60.0
 """Elo that a generation seems to gain in addition against its six predecessors, which it was trained against."""
 
 
-class Run:
-    """An evaluator and a keeper that follow each other's events. Their models gain strength with every generation."""
+GATE_ROUNDS = 2
+"""Rounds of a gate between about equal models."""
 
-    def __init__(self, exploit: float = 0.0) -> None:
+
+class Run:
+    """An evaluator and a keeper that follow each other's events.
+
+    Their models gain strength with every generation. ``rating_every`` generations have a gauntlet, the others a gate.
+    """
+
+    def __init__(self, exploit: float = 0.0, rating_every: int | None = None) -> None:
         self.settings = run_settings()
+        self.rating_every = rating_every or MOST_UNRATED
         self.evaluator = DrivenWorker(Evaluator, self.settings)
         self.keeper = Driven(LeagueKeeper, self.settings)
         self.exploit, self.chain = exploit, {"random": 0.0}
 
     def generation(self, step: int) -> tuple[Payload, ...]:
         """Evaluate and promote a step's model; return the evaluator's events."""
-        said = self.evaluated(step)
-        self.tell(*said)
-        self.tell(promoted(model(step)).replace(step=step, elo=said[0].elo))
+        self.keeper.feed(training_of())
+        self.keeper.feed(trained(model(step), None, step).replace(request_id=self.keeper.events[-1].id))
+        purposes = ["rating"] if step < 2 or step % self.rating_every == 0 else ["gate"] * GATE_ROUNDS
+        for purpose in purposes:
+            said = self.evaluated(step, purpose)
+            self.tell(*said)
+        decision = promoted(model(step)).replace(step=step, elo=said[0].elo)
+        self.tell(decision.replace(evidence=decision.evidence.replace(elo_stderr=said[0].elo_stderr)))
         while self.evaluator.jobs():
             self.tell(*self.finished())
         return said
@@ -92,7 +106,10 @@ def chained(said: EvaluationCompleted, ratings: dict[str, tuple[float, float]]) 
 
 
 def test_models_that_exploit_parents_agree_with_a_round_robin():
-    """A chain of ratings overestimates models that exploit their parents; ratings of one fit can be compared."""
+    """A chain of ratings overestimates models that exploit their parents; ratings of one fit can be compared.
+
+    Most models have no gauntlet: they are rated by their gate's games against their parent.
+    """
     run, chain = Run(EXPLOIT), {"random": (0.0, 0.0)}
     for step in range(41):
         said = run.generation(step)[0]
@@ -100,7 +117,7 @@ def test_models_that_exploit_parents_agree_with_a_round_robin():
         row = run.evaluator.rows[KEY]
         fit = row.pool.ratings(model(step))
         assert len(row.league.checkpoints) > min(step, 3) / 2
-        for agent in row.league.checkpoints:  # lasting anchors, too, however old their games
+        for agent in row.league.checkpoints if said.purpose == "rating" else ():  # lasting anchors, too
             assert abs(agent.elo - fit.rating(agent.id).elo) < 5, agent.step
     assert len(row.league.lasting) >= 2
     assert chain[model(40)][0] > 1.3 * run.truth(40)
@@ -139,7 +156,7 @@ def test_models_far_above_the_random_bot_are_rated_correctly():
 
 
 def test_published_ratings_of_others_are_kept_alike_by_all():
-    run = Run(EXPLOIT)
+    run = Run(EXPLOIT, rating_every=1)
     for step in range(6):
         run.generation(step)
     pool = run.evaluator.rows[KEY].pool
@@ -165,22 +182,22 @@ def test_published_ratings_of_others_are_kept_alike_by_all():
 
 
 def test_rating_that_hardly_changed_is_not_published_again():
-    run = Run()
-    for step in range(4):
+    run = Run(rating_every=1)
+    for step in range(3):
         run.generation(step)
     before = run.evaluator.rows[KEY].published_ratings(run.evaluator.state().lineage)
-    assert model(3) in before
-    assert len(run.evaluated(4)) == 1, "as expected: no other rating moved"
+    assert model(2) in before
+    assert len(run.evaluated(3)) == 1, "as expected: no other rating moved"
     run.exploit = 100.0
     run.evaluator.feed(unrated("d" * 64, request=run.evaluator.jobs()[0].id))
-    told = {one.agent: one.elo for one in run.evaluated(4)[1].ratings}
+    told = {one.agent: one.elo for one in run.evaluated(3)[1].ratings}
     assert told
     assert all(abs(before[name].elo - elo) >= 1 for name, elo in told.items())
 
 
 def test_returning_member_is_rated_by_all_its_games():
     """No game of a member is forgotten."""
-    run, told, again = Run(), dict[str, AgentRating](), 0
+    run, told, again = Run(rating_every=1), dict[str, AgentRating](), 0
     for step in range(60):
         _, *changed = run.generation(step)
         for rating in (rating for one in changed for rating in one.ratings):

@@ -1,12 +1,13 @@
 """FeedbackLoopController: each of its rules, at its threshold and beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
-from builders import intensity, unrated
-from driving import HOUR, KEY, NEW, OTHER_KEY, Driven, parity, rated, run_settings, scored, trained
+from builders import intensity, rejected, training_of, unrated
+from driving import HOUR, KEY, NEW, OTHER_KEY, Driven, parity, played, promoted, rated, run_settings, scored, trained
+from leagues import model
 
 from app.config.feedback import StallSettings
 from app.controllers import FeedbackLoopController, RatingPool
@@ -297,6 +298,70 @@ class TestParity:
 
 
 class TestEvaluationTrigger:
+    @staticmethod
+    def promote(loop: Driven, steps: Iterable[int], at: float = 0.0) -> list[str]:
+        """Train and promote models of these steps, rated if a rating is requested; return the requests' purposes."""
+        purposes = []
+        for step in steps:
+            loop.feed(training_of(model=model(step - 1)), at=at)
+            done = trained(model(step), model(step - 1), step).replace(request_id=loop.events[-1].id)
+            (request,) = loop.feed(done, at=at)
+            purposes.append(request.purpose)
+            if request.purpose == "rating":
+                loop.feed(rated(50.0, model=model(step), step=step), at=at)
+            loop.feed(promoted(model(step), step=step), at=at)
+        return purposes
+
+    def begin(self, loop: Driven) -> None:
+        """Rate and promote three models, an hour apart, after which the gain is known."""
+        loop.feed(trained(model(0), None, 0), rated(model=model(0), step=0), promoted(model(0), step=0), at=0)
+        for step in (1, 2):
+            for seconds in range(600, 3600, 600):
+                loop.feed(TICK, key=None, at=(step - 1) * HOUR + seconds)
+            assert self.promote(loop, [step], at=step * HOUR) == ["rating"], "little is known yet"
+        assert loop.state().elo_gain is not None
+
+    def test_third_champion_is_rated_where_evaluations_take_much(self, loop):
+        """Each job takes a second, so evaluations take half."""
+        self.begin(loop)
+        assert self.promote(loop, range(3, 10), at=2 * HOUR) == ["gate", "gate", "rating"] * 2 + ["gate"]
+
+    @pytest.mark.parametrize(("seconds", "purpose"), [(22.9, "gate"), (23.1, "rating")])
+    def test_every_candidate_is_rated_where_evaluations_take_little(self, loop, seconds, purpose):
+        """Three ratings and four trainings have taken a second each."""
+        self.begin(loop)
+        loop.feed(played().replace(seconds=seconds), at=2 * HOUR)
+        assert self.promote(loop, [3], at=2 * HOUR) == [purpose]
+
+    def test_candidate_long_after_the_last_rating_is_rated(self, loop):
+        """A stall is defined by the slope over a window, which needs ratings however rare promotions are."""
+        self.begin(loop)
+        quarter = loop.settings.feedback.stall.window_hours * HOUR / 4
+        assert self.promote(loop, [3], at=2 * HOUR + quarter - 1) == ["gate"]
+        assert self.promote(loop, [4, 5], at=2 * HOUR + quarter + 1) == ["rating", "gate"]
+
+    def test_rating_is_due_at_once_for_another_base(self, loop):
+        """A candidate of a replaced model will be refused. A model of an operator begins another history."""
+        self.begin(loop)
+        (request,) = loop.feed(trained(model(7), model(0), 2), at=2 * HOUR)
+        assert request.purpose == "rating"
+        loop.feed(promoted(model(20), step=20), at=2 * HOUR)
+        assert self.promote(loop, [21, 22, 23], at=2 * HOUR) == ["rating"] * 3, "nothing is known of its gain"
+
+    def test_candidate_of_the_leagues_schedule_is_rated(self, loop):
+        """Only rated champions enter the league, so its schedule decides, too."""
+        self.begin(loop)
+        self.promote(loop, range(3, 17), at=2 * HOUR)
+        found = self.promote(loop, range(17, 24), at=2 * HOUR)
+        assert found == ["gate", "gate", "rating", "rating", "gate", "gate", "rating"], "20 is in the schedule"
+
+    def test_rejections_do_not_bring_ratings(self, loop):
+        self.begin(loop)
+        for step in range(3, 9):
+            (request,) = loop.feed(trained(model(step), model(2), step), at=2 * HOUR)
+            assert request.purpose == "gate"
+            loop.feed(rejected(model(step)), at=2 * HOUR)
+
     def test_every_training_is_followed_by_an_evaluation(self, loop):
         (envelope,) = loop.envelopes(trained(step=3))
         request = envelope.data

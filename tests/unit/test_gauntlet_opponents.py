@@ -65,10 +65,10 @@ def roles(worker: DrivenWorker) -> dict[str, str]:
     return {one.name: one.model for one in opponents(worker) if one.model}
 
 
-def test_a_rating_gauntlet_has_three_members_of_the_league():
+def test_a_rating_gauntlet_has_two_members_of_the_league():
     worker = evaluator()
     worker.feed(asked())
-    assert games(worker) == {"random": 20, "member_1": 50, "member_2": 50, "member_3": 50, "champion": 100}
+    assert games(worker) == {"random": 20, "member_1": 50, "member_2": 50, "champion": 100}
     assert drawn_for(3) == drawn_for(3), "the request decides which"
     assert {member for seed in range(30) for member in drawn_for(seed)} == {model(step) for step in range(5)}
 
@@ -132,7 +132,7 @@ def test_champion_without_a_rating_is_an_opponent_to_be_rated():
     worker = evaluator()
     worker.feed(rolled_back(OLD, model(99), 9))
     worker.feed(asked())
-    assert names(worker) == ["random", "member_1", "member_2", "member_3", "champion"]
+    assert names(worker) == ["random", "member_1", "member_2", "champion"]
     (job,) = worker.jobs()
     assert job.memo["published"][model(99)] is None
 

@@ -1,8 +1,8 @@
 """LeagueKeeper: promoted models enter by schedule, and leave by rule or rollback."""
 
 import pytest
-from builders import EVIDENCE, configured, rolled_back
-from driving import KEY, Driven, match, rated, run_settings
+from builders import EVIDENCE, configured, rolled_back, training_of
+from driving import KEY, Driven, match, rated, run_settings, trained
 from leagues import model
 
 from app.config import MATCHMAKING, AdmissionSettings, LeagueSettings
@@ -119,6 +119,17 @@ def test_a_model_that_nobody_has_rated_enters_when_it_is_rated(keeper):
     (added,) = of_the_league(keeper.feed(rated(40.0, match(0.9, 200), model=model(2), step=2)))
     assert (added.model, added.elo, added.parent) == (model(2), 40.0, model(0))
     assert keeper.feed(rated(50.0, match(0.9, 200), model=model(2), step=2)) == [], "once"
+
+
+@pytest.mark.parametrize(("elo", "roles"), [(299.0, []), (300.0, [("recent", "elite", "lasting")])])
+def test_gate_alone_admits_only_lasting_anchors(keeper, elo, roles):
+    """A candidate without a gauntlet has its gate's rating, in matchmaking, too."""
+    promote(keeper, 0)
+    keeper.feed(training_of(model=model(0)))
+    keeper.feed(trained(model(2), model(0), 2).replace(request_id=keeper.events[-1].id))
+    said = of_the_league(keeper.feed(promotion(2, elo, previous=0)))
+    assert [member.roles for member in said] == roles
+    assert keeper.row().promoted[-1].elo == elo
 
 
 def with_builtins(keeper: Driven, *names: str) -> Driven:

@@ -65,6 +65,41 @@ class TestGate:
         assert isinstance(rejection, PromotionRejected)
         assert rejection.current == NEW
 
+    def test_a_gate_alone_decides_without_a_gauntlet(self, lifecycle):
+        assert lifecycle.feed(trained(NEW, OLD, 1)) == []
+        (request,) = lifecycle.feed(gated(50, 0, 50))
+        assert (request.purpose, request.model) == ("gate", NEW)
+        (promoted,) = lifecycle.feed(gated(70, 0, 30).replace(elo=30.0))
+        assert (promoted.previous, promoted.elo, promoted.evidence.games) == (OLD, 30.0, 200)
+        assert promoted.evidence.evaluation_id == lifecycle.events[-2].id, "its latest evaluation, before the decision"
+
+    def test_games_of_a_gauntlet_count_in_the_gate(self, lifecycle):
+        """Games against the champion are played once: 70 of 100 decide, whoever asked for them."""
+        champion = match(0.7, 100, "champion", model=OLD)
+        lifecycle.feed(trained(NEW, OLD, 1))
+        (promoted,) = lifecycle.feed(rated(50, match(0.9), champion, model=NEW))
+        assert (type(promoted), promoted.evidence.games, promoted.elo) == (ModelPromoted, 100, 50)
+
+    def test_gauntlet_rating_outweighs_the_gates(self, lifecycle):
+        lifecycle.feed(trained(NEW, OLD, 1))
+        (request,) = lifecycle.feed(rated(50, match(0.9), match(0.5, 100, "champion", model=OLD), model=NEW))
+        assert request.purpose == "gate"
+        (promoted,) = lifecycle.feed(gated(70, 0, 30).replace(elo=-7.0))
+        assert (promoted.elo, promoted.evidence.games) == (50, 200)
+
+    def test_first_gate_that_fails_is_repeated(self, lifecycle):
+        lifecycle.feed(trained(NEW, OLD, 1))
+        (again,) = lifecycle.feed(FAILED)
+        assert (again.purpose, again.model) == ("gate", NEW)
+        assert lifecycle.feed(FAILED) == [], "pauses from the second failure on"
+        (promoted,) = lifecycle.feed(gated(70, 0, 30))
+        assert isinstance(promoted, ModelPromoted)
+
+    def test_gated_candidate_of_a_replaced_model_is_refused(self, lifecycle):
+        lifecycle.feed(trained(NEW, "d" * 64, 1))
+        (rejection,) = lifecycle.feed(gated(90, 0, 10))
+        assert rejection.evidence.statistic == "not trained from the current model"
+
     def test_undecided_rounds_add_up(self, gating):
         rounds = 0
         while isinstance((said := gating.feed(gated(50, 0, 50)))[0], EvaluationRequested):

@@ -293,6 +293,16 @@ def test_against_an_anchor_that_was_current_before_0_is_expected(watchdog, elo, 
     assert watchdog.row(KEY).level.opponent == model(20)
 
 
+@pytest.mark.parametrize("anchor", [20, 21, 22])
+@pytest.mark.parametrize(("elo", "alarms"), [(-170.0, 1), (0.0, 0)])
+def test_against_champions_since_the_last_match_0_is_expected(watchdog, anchor, elo, alarms):
+    """Champions 21 and 22 had no gauntlet. Each may be the anchor of the next rating."""
+    steady(watchdog).feed(promoted(21), promoted(22))
+    said = promote(watchdog, 23, elo, anchor=model(anchor))
+    assert [type(payload) for payload in said] == [RegressionDetected] * alarms
+    assert watchdog.row(KEY).level.opponent == model(anchor)
+
+
 def test_level_against_an_unknown_anchor_is_as_measured(watchdog):
     assert not promote(steady(watchdog), 21, 30.0, anchor=model(7))
     level = watchdog.row(KEY).level
