@@ -46,7 +46,7 @@ def placement(league: League, newcomer: Agent, count: int) -> tuple[Pairing, ...
 
     A rated newcomer plays the most informative opponents: near in rating, seldom played. An unrated one plays rungs of
     the whole ladder, evenly spaced from the lowest to the highest. Unrated opponents come last, because games against
-    them place nobody.
+    them place nobody. Built-in players are left out, because each gauntlet plays them.
     """
 
     def information(agent: Agent) -> float:
@@ -57,7 +57,7 @@ def placement(league: League, newcomer: Agent, count: int) -> tuple[Pairing, ...
         played = league.between(newcomer.id, agent.id)
         return p * (1 - p) / (1 + (played.games if played else 0))
 
-    others = [agent for agent in league.active if agent.id != newcomer.id]
+    others = [agent for agent in league.checkpoints if agent.id != newcomer.id]
     ladder = sorted(others, key=lambda agent: (agent.elo is None, agent.elo or 0.0, agent.id))
     rated = [agent for agent in ladder if agent.elo is not None]
     if newcomer.elo is None and count > 1 and len(rated) > count:

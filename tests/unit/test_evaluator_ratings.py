@@ -183,14 +183,14 @@ def test_published_ratings_of_others_are_kept_alike_by_all():
 
 def test_rating_that_hardly_changed_is_not_published_again():
     run = Run(rating_every=1)
-    for step in range(3):
+    for step in range(4):
         run.generation(step)
     before = run.evaluator.rows[KEY].published_ratings(run.evaluator.state().lineage)
-    assert model(2) in before
-    assert len(run.evaluated(3)) == 1, "as expected: no other rating moved"
+    assert model(3) in before
+    assert len(run.evaluated(4)) == 1, "as expected: no other rating moved"
     run.exploit = 100.0
     run.evaluator.feed(unrated("d" * 64, request=run.evaluator.jobs()[0].id))
-    told = {one.agent: one.elo for one in run.evaluated(3)[1].ratings}
+    told = {one.agent: one.elo for one in run.evaluated(4)[1].ratings}
     assert told
     assert all(abs(before[name].elo - elo) >= 1 for name, elo in told.items())
 

@@ -93,10 +93,12 @@ def test_a_round_robin_leaves_out_bots_and_one_sided_pairs():
 def test_the_keeper_has_its_new_members_placed(placement, requests):
     settings = LeagueSettings(tournaments=TournamentSettings(placement=placement))
     keeper = Driven(LeagueKeeper, run_settings().replace(league=settings))
-    keeper.feed(rated(40.0, match(0.9, 200), model=model(1), step=1))
-    said = keeper.feed(promoted(model(1)).replace(step=1))
-    found = [one for one in said if isinstance(one, MatchesRequested)]
-    assert [(one.model, one.opponents) for one in found] == [(model(1), ("random",))] * requests
+    found = list[MatchesRequested]()
+    for step in range(2):
+        keeper.feed(rated(40.0 * step, match(0.9, 200), model=model(step), step=step))
+        said = keeper.feed(promoted(model(step)).replace(step=step))
+        found += [one for one in said if isinstance(one, MatchesRequested)]
+    assert [(one.model, one.opponents) for one in found] == [(model(1), (model(0),))] * requests
 
 
 def test_matches_wait_for_evaluations_even_if_they_are_many():
