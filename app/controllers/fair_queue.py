@@ -8,7 +8,8 @@ not self-play alone is shared in proportion to priority. Priorities are bounded,
 comes. Virtual time is the latest start of a turn. It never falls, so a waiting configuration's tag does not change.
 
 A plateaued configuration waits until virtual time has reached its tag, even if workers are idle: its trainings and
-evaluations would take processors from others.
+evaluations would take processors from others. If virtual time stands still, because the others wait for something, it
+gets its share of one worker by the clock.
 """
 
 from collections import Counter
@@ -172,7 +173,8 @@ def next_turn(
         if row is None or (wanted := wants(row, state, settings, now_us)) is None:
             continue
         tag = max(row.finish, virtual - CREDIT_TURNS * turn_seconds(row, state) / lowest)
-        if tag <= virtual or not (state.plateaued and active):
+        ahead = state.plateaued and tag > virtual and bool(active)
+        if not ahead or now_us - row.requested_us >= _turn_gap_us(row, state, settings):
             waiting.append((wanted, tag, config.key))
     if not waiting:
         return None
@@ -260,6 +262,12 @@ def gap_seconds(row: ConfigRow, rate: float, limits: SchedulerSettings, now_us: 
 def turn_seconds(row: ConfigRow, state: FeedbackState) -> float:
     """Return the worker time that a request of a configuration brings in all, seconds: the mean so far."""
     return max(row.seconds, state.worker_time.total / max(1, row.requests))
+
+
+def _turn_gap_us(row: ConfigRow, state: FeedbackState, settings: RunSettings) -> int:
+    """Return the time between turns that leaves a configuration its share of one worker, microseconds."""
+    share = priority(state, settings.feedback.scheduler) / len(settings.configs)
+    return int(turn_seconds(row, state) / share * SECOND_US)
 
 
 def priority(state: FeedbackState, limits: SchedulerSettings) -> float:

@@ -94,7 +94,8 @@ def check_stall(
         boost = _boost(multiplier * settings.boost, settings, "the quality of its data pauses training")
         return (Emission(boost, evidence=inspected_by),)
     if multiplier > 1:
-        boost = _boost(multiplier / settings.boost, settings, "no stall and no pause any more")
+        why = "boosts did not end its plateau" if state.plateaued else "no stall and no pause any more"
+        boost = _boost(multiplier / settings.boost, settings, why)
         return (Emission(boost, evidence=set_by),)
     return ()
 

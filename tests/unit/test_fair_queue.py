@@ -11,7 +11,9 @@ from profiles import examples
 from scheduling import answer, delivery, staffed, unanswered
 
 from app.config import GAMES
-from app.events import CurriculumRebalanced
+from app.events import ClockTick, CurriculumRebalanced, TrainingBlockedByQuality
+
+TICK = ClockTick(period_seconds=10)
 
 
 def shares(weights: dict[str, float], turns: int = 300, gates: dict[str, float] | None = None) -> dict[str, float]:
@@ -62,6 +64,19 @@ def test_plateaued_configuration_leaves_workers_idle(plateaued, turns):
     for _ in range(8):
         if unanswered(scheduler):
             requests += answer(scheduler)
+    assert len(requests) == turns
+
+
+@pytest.mark.parametrize(("at", "turns"), [(10.9, 1), (11, 2)])
+def test_plateaued_configuration_gets_its_share_by_the_clock(at, turns):
+    """The other one is blocked. A turn takes 1.1 s, and 0.2 of two configurations is a tenth of a worker."""
+    scheduler = staffed(run_settings(KEY, OTHER_KEY))
+    weights = {KEY: 0.2, OTHER_KEY: 1.8}
+    scheduler.feed(CurriculumRebalanced(weights=weights, plateaued=(KEY,), reason="x"), key=None, at=0)
+    scheduler.feed(TrainingBlockedByQuality(reason="by hand"), distributed(), key=OTHER_KEY, at=0)
+    requests = scheduler.envelopes(distributed(), key=KEY, at=0)
+    requests += answer(scheduler, at=1)
+    requests += [request for request in scheduler.envelopes(TICK, key=None, at=at) if request.subject == KEY]
     assert len(requests) == turns
 
 

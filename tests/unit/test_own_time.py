@@ -102,15 +102,16 @@ def test_same_ratings_stall_alike_at_any_pace(interval, gain):
     """``gain`` is that within a window. The windows are within the bounds of the clock."""
 
     def stalls(seconds: float) -> list[bool]:
-        """Return whether there is a stall at each rating but those whose time is just a window, within rounding."""
+        """Return whether there is a stall at each rating."""
         state, found = FeedbackState(config_key=KEY), []
         for n in range(40):
             now = EPOCH + timedelta(seconds=n * seconds)
             state = state.with_worker_time(selfplay=1.0).update_elo(n * gain / 20, 8.0, now, STALL)
             found.append(stalled(state.elo_pools, STALL.at(state.time_scale), now) is not None)
-        return [*found[:19], *found[22:]]
+        return found
 
-    assert stalls(interval) == stalls(60.0)
+    differing = [here != there for here, there in zip(stalls(interval), stalls(60.0), strict=True)]
+    assert sum(differing) <= 1, "times are rounded to microseconds, so a stall may begin a rating later"
 
 
 @pytest.mark.parametrize(("is_plateaued", "late_after"), [(False, 120.0), (True, 21_600.0)])
