@@ -180,7 +180,7 @@ def next_turn(
         return None
     wanted, tag, key = min(waiting)
     busy = Counter([request.worker for row in configs.values() for request in row.out if not request.ended])
-    if wanted == "more" and sum(busy.values()) >= idle_slots(workers, states, settings):
+    if wanted == "more" and not machine_idles(workers, states, settings):
         return None
     each = 2 if wanted == "lacking" and configs[key].seconds <= limits.waiting_seconds else 1
     free = [
@@ -191,14 +191,13 @@ def next_turn(
     return (key, min(free)[-1], tag) if free else None
 
 
-def idle_slots(workers: Mapping[str, WorkerRow], states: States, settings: RunSettings) -> int:
-    """Return the number of workers' slots that no training or verdict under way needs.
+def machine_idles(workers: Mapping[str, WorkerRow], states: States, settings: RunSettings) -> bool:
+    """Return whether more machines play than configurations are trained, judged or distributed.
 
-    Each is taken to need the cores of one slot, because games on them would delay it. So a machine with one slot plays
-    none meanwhile.
+    Then a machine would idle. A single machine never does: games would take cores from the training or evaluation.
     """
-    slots = sum([worker.job_slots(1) for worker in workers.values()])
-    return slots - sum([state_of(states, config.key).lineage.busy for config in settings.configs])
+    machines = sum([worker.job_slots(1) > 0 for worker in workers.values()])
+    return machines > sum([state_of(states, config.key).lineage.busy for config in settings.configs])
 
 
 Wanted = Literal["lacking", "more"]

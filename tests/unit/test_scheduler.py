@@ -152,8 +152,8 @@ class TestDemand:
             answer(scheduler, rows=NEED // 4)
         return scheduler, begin_training(scheduler, SHARD)
 
-    @pytest.mark.parametrize(("nodes", "requests"), [({"a": 1}, 0), ({"a": 1, "b": 1}, 1), ({"a": 4}, 3)])
-    def test_slots_that_no_training_needs_play_during_it(self, nodes, requests):
+    @pytest.mark.parametrize(("nodes", "requests"), [({"a": 1}, 0), ({"a": 4}, 0), ({"a": 1, "b": 1}, 2)])
+    def test_workers_play_on_during_training_if_a_machine_idles(self, nodes, requests):
         _, found = self.training(**nodes)
         assert [request.model for request in found] == [OLD] * requests
 
@@ -161,33 +161,38 @@ class TestDemand:
     def test_games_during_training_end_at_most_rows(self, factor, requests):
         """A request brings a quarter of a training's rows. The shares of rows for a training are at most 1 here."""
         trigger = {"most_rows_factor": factor, "reduced": 1.0}
-        _, found = self.training({"trigger": trigger}, a=100)
+        _, found = self.training({"trigger": trigger}, a=50, b=50)
         assert len(found) == requests
 
     def test_games_go_on_until_a_new_model_is_distributed(self):
         scheduler, _ = self.training({"trigger": {"most_rows_factor": 100.0}}, a=1, b=1)
-        assert not end_training(scheduler), "the worker is busy"
+        assert not end_training(scheduler), "the workers are busy"
         assert [request.model for request in answer(scheduler, rows=NEED // 4)] == [OLD]
         assert not scheduler.feed(promoted(NEW))
         assert [request.model for request in answer(scheduler, rows=NEED // 4)] == [OLD]
-        requests = scheduler.feed(distributed(NEW, 1))
-        assert [request.model for request in requests] == [NEW], "the rows so far are half of a training's"
+        assert not scheduler.feed(distributed(NEW, 1)), "half of a training's rows are there, half under way"
+        assert len(unanswered(scheduler)) == 2
+
+    def test_as_many_loops_as_machines_leave_none_idle(self):
+        """Two machines, two configurations: the first is in training, the second's training begins."""
+        scheduler, found = self.training(keys=(KEY, OTHER_KEY), a=1, b=1)
+        assert len(found) == 2
+        scheduler.feed(training_of(scored().shard), key=OTHER_KEY)
+        assert not answer(scheduler, rows=NEED // 4)
+        assert scheduler.feed(training_failed(scheduler.state(OTHER_KEY).lineage.training), key=OTHER_KEY)
 
     def test_configuration_that_lacks_rows_comes_first(self):
-        """A slot is the training's, and one is free, as the other configuration's first shard is inspected."""
+        """Two workers hold two short requests each at most, the second of a configuration that lacks rows."""
         scheduler, _ = self.training(keys=(KEY, OTHER_KEY), a=1, b=1)
         scheduler.feed(distributed(), key=OTHER_KEY)
         answer(scheduler, OTHER_KEY, rows=GAMES[OTHER_KEY].rows_per_training // 4)
-        assert (len(unanswered(scheduler)), len(unanswered(scheduler, OTHER_KEY))) == (1, 3)
+        assert (len(unanswered(scheduler)), len(unanswered(scheduler, OTHER_KEY))) == (2, 2)
         answer(scheduler, rows=NEED // 4)
-        assert (len(unanswered(scheduler)), len(unanswered(scheduler, OTHER_KEY))) == (0, 3)
-        for _ in range(3):
-            answer(scheduler, OTHER_KEY, rows=GAMES[OTHER_KEY].rows_per_training // 4)
-        assert (len(unanswered(scheduler)), len(unanswered(scheduler, OTHER_KEY))) == (1, 0)
+        assert (len(unanswered(scheduler)), len(unanswered(scheduler, OTHER_KEY))) == (1, 3)
 
     @pytest.mark.parametrize("decision", [BLOCKED, PAUSED], ids=["blocked", "paused"])
     def test_blocked_training_gets_no_games_meanwhile(self, decision):
-        scheduler = staffed(a=4)
+        scheduler = staffed(a=1, b=1)
         scheduler.settle(OLD)
         answer(scheduler, rows=NEED)
         scheduler.feed(decision)
@@ -200,7 +205,7 @@ class TestDemand:
     )
     def test_only_rows_that_will_count_are_played(self, changes, staleness, plays):
         run = run_settings(trigger={"staleness": staleness})
-        scheduler = staffed(run.replace(configs=(run.configs[0].replace(**changes),)), a=2)
+        scheduler = staffed(run.replace(configs=(run.configs[0].replace(**changes),)), a=1, b=1)
         scheduler.settle(OLD)
         answer(scheduler, rows=NEED)
         assert bool(begin_training(scheduler, SHARD)) == plays
