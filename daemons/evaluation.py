@@ -415,7 +415,7 @@ class EvaluationLeases(Leases):
 
 DAEMON = DaemonSpec(
     EvaluationLeases.daemon,
-    "plays every new model's gauntlet",
+    "plays gauntlets and gates of new models",
     worker=Evaluator,
     leases=EvaluationLeases,
     capacity=1,

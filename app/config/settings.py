@@ -255,7 +255,7 @@ OPENING_PLIES = 4
 
 
 class EvaluationSettings(FrozenModel):
-    """The gauntlet played after each training."""
+    """Gauntlets, which rate models, and rounds of gates."""
 
     random_games: int = Field(200, ge=1, description="games against the random bot")
     model_games: int = Field(

@@ -86,11 +86,11 @@ class EvaluateAlways(Controller):
 
 
 class PromoteAlways(Controller):
-    """Promotes every evaluated model; never rolls back."""
+    """Promotes every evaluated model, whatever its gauntlet or gate says; never rolls back."""
 
     name: ClassVar[str] = "PromoteAlways"
     row: ClassVar[type[TrainedModel]] = TrainedModel
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({ModelPromoted})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationRequested, ModelPromoted})
 
     @handles(EvaluationCompleted)
     def evaluated(
@@ -98,7 +98,7 @@ class PromoteAlways(Controller):
     ) -> Step[TrainedModel]:
         """Promote the evaluated model."""
         data, previous = event.data, rows.get(event.subject)
-        if data.purpose != "rating":
+        if data.purpose not in ("rating", "gate"):
             return Step()
         evidence = Evidence(
             evaluation_id=event.id,
@@ -112,6 +112,22 @@ class PromoteAlways(Controller):
         before = previous.model if previous else None
         promotion = ModelPromoted(model=data.model, previous=before, step=data.step, elo=data.elo, evidence=evidence)
         return Step({event.subject: TrainedModel(model=data.model, step=data.step)}, (Emission(promotion),))
+
+    @handles(EvaluationFailed)
+    def evaluation_failed(
+        self, rows: Mapping[str, TrainedModel], event: Event[EvaluationFailed], states: States
+    ) -> Step[TrainedModel]:
+        """Request a failed gate again, as the coordinator does; a training adds 1 to the promoted model's step."""
+        promoted, data = rows.get(event.subject), event.data
+        if (
+            data.purpose != "gate"
+            or promoted is None
+            or state_of(states, event.subject).lineage.candidate != data.model
+        ):
+            return Step()
+        seed = derive_seed(self.settings.seed, "gate", event.id)
+        request = EvaluationRequested(purpose="gate", model=data.model, step=promoted.step + 1, seed=seed)
+        return Step({}, (Emission(request),))
 
 
 class Learner(Row, frozen=True):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 import pytest
@@ -204,3 +204,21 @@ def test_batched_evaluation_plays_the_same_games_faster(key: str, tmp_path: Path
         f"{faster:,.0f} in two ({faster / slow:.1f} times, goal {goal:.0f})"
     )
     assert faster / slow >= goal
+
+
+@pytest.mark.parametrize("key", PROFILES["laptop"])
+def test_half_the_games_of_a_match_take_more_than_half_its_time(key: str) -> None:
+    """A step takes about the same time however few games take part, so shorter rounds of a gate save little."""
+    torch.set_num_threads(1)  # as in the processes of evaluations
+    config, milliseconds = GAMES[key], dict[int, float]()
+    plies = config.evaluation.openings(dealt=open_table(config, 0).spec.dealt)
+    hero, opponent = policies(config)
+    for games in (24, 48, 102, 204):
+        taken = []
+        for _ in range(5):
+            began = process_time()
+            play_match(config, hero, opponent, MatchPlan(games, 1, config.evaluation.temperature, plies))
+            taken.append(1000 * (process_time() - began))
+        milliseconds[games] = min(taken)
+    print(f"{key}: " + ", ".join(f"{games} games {taken:.0f} ms" for games, taken in milliseconds.items()))  # noqa: T201
+    assert milliseconds[48] > milliseconds[102] / 2

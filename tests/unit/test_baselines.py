@@ -2,11 +2,11 @@
 
 import pytest
 from builders import ready, rolled_back, training_of, unrated
-from driving import KEY, NEED, NEW, OLD, Driven, distributed, scored, trained
+from driving import KEY, NEED, NEW, OLD, Driven, distributed, gated, rated, scored, trained
 
 from app.config import GAMES, RunSettings
-from app.events import NodeQuarantined, SelfplayRequested, TrainingRequested
-from app.simulation.baselines import TrainAlways, UniformBesideTrigger, UniformScheduler
+from app.events import ModelPromoted, NodeQuarantined, SelfplayRequested, TrainingRequested
+from app.simulation.baselines import PromoteAlways, TrainAlways, UniformBesideTrigger, UniformScheduler
 
 
 def test_failed_rating_of_the_current_model_starts_no_training():
@@ -17,6 +17,19 @@ def test_failed_rating_of_the_current_model_starts_no_training():
     result = trained(NEW).replace(request_id=driven.state().lineage.training)
     assert not driven.feed(scored(rows=NEED), result, unrated(OLD))
     assert len(driven.feed(unrated(NEW))) == 1
+
+
+def test_model_with_a_gate_alone_is_promoted():
+    """FeedbackLoopController requests no rating for most candidates."""
+    driven = Driven(PromoteAlways)
+    (first,) = driven.feed(trained(OLD, None, 0), rated(model=OLD, step=0))
+    assert (type(first), first.model) == (ModelPromoted, OLD)
+    driven.feed(training_of())
+    driven.feed(trained(NEW, OLD, 1).replace(request_id=driven.events[-1].id))
+    (again,) = driven.feed(unrated(NEW, "gate"))
+    assert (again.purpose, again.model, again.step) == ("gate", NEW, 1)
+    (promoted,) = driven.feed(gated(10, 0, 90))
+    assert (type(promoted), promoted.previous) == (ModelPromoted, OLD)
 
 
 REPLAYING = RunSettings(configs=(GAMES[KEY].replace(replay_rows=1000),))
