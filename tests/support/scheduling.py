@@ -1,7 +1,7 @@
-"""The scheduler driven alone: workers join, requests are answered."""
+"""Driving the scheduler: workers, requests and their answers."""
 
-from builders import ready
-from driving import KEY, Driven, played, scored
+from builders import ready, training_of
+from driving import KEY, NEW, Driven, played, scored, trained
 
 from app.config import RunSettings
 from app.controllers import SelfplayScheduler
@@ -43,3 +43,15 @@ def answer(scheduler: Driven, key: str = KEY, rows: int = 1, at: float = 0.0, se
 
 def delivery(request_id: str, request: SelfplayRequested, seconds: float = 1.0) -> SelfplayComplete:
     return played(model=request.model).replace(request_id=request_id, seconds=seconds)
+
+
+def begin_training(scheduler: Driven, *shards: str) -> list:
+    return scheduler.feed(training_of(*(scored(shard=shard).shard for shard in shards)))
+
+
+def end_training(scheduler: Driven, model: str = NEW) -> list:
+    return scheduler.feed(trained(model).replace(request_id=scheduler.state().lineage.training))
+
+
+SHARD = scored().shard.key
+"""The shard of every answer."""

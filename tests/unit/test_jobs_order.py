@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from driving import KEY, NEW, OLD, OTHER_KEY, DrivenWorker, played, promoted, run_settings
+from driving import KEY, NEW, OLD, OTHER_KEY, DrivenWorker, distributed, played, promoted, run_settings
 from scenario_events import asked
 
 from app.config import GAMES, RunSettings
@@ -50,6 +50,15 @@ def test_requests_of_a_replaced_model_are_kept_where_rows_replay(replay_rows: in
     worker = DrivenWorker(SelfplayWorker, RunSettings(configs=(GAMES[KEY].replace(replay_rows=replay_rows),)))
     for model in (OLD, NEW):
         worker.feed(asked(worker.worker.identity.name, model))
+    assert [job.request.model for job in worker.jobs()] == kept
+
+
+@pytest.mark.parametrize(("staleness", "kept"), [(0, [NEW]), (1, [OLD, NEW])])
+def test_requests_of_a_champion_before_are_kept_while_fresh(staleness: int, kept: list[str]) -> None:
+    worker = DrivenWorker(SelfplayWorker, run_settings(trigger={"staleness": staleness}))
+    for step, model in enumerate((OLD, NEW)):
+        for fact in (promoted(model), distributed(model, step), asked(worker.worker.identity.name, model)):
+            worker.feed(fact)
     assert [job.request.model for job in worker.jobs()] == kept
 
 

@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 import pytest
-from builders import configured, intensity, training_failed, unrated
+from builders import configured, intensity, training_failed, training_of, unrated
+from driving import scored
 from event_strategies import events as any_events
 from hypothesis import given
 from hypothesis import strategies as st
@@ -378,3 +379,11 @@ def test_mean_outcome_has_the_digits_of_its_error(mean: float, stderr: float, te
     reach = 1.96 * stderr
     outcome = MeanOutcome(mean=mean, stderr=stderr, lower=mean - reach, upper=mean + reach)
     assert show_outcome(outcome) == text
+
+
+@pytest.mark.parametrize(
+    ("models", "shown"), [([NEW, NEW], "20 rows,"), ([OLD, NEW], "20 rows (10 by champions before),")]
+)
+def test_summary_of_a_training_tells_late_rows(models, shown):
+    shards = [scored(rows=10, model=model, shard=key * 64).shard for model, key in zip(models, "cd", strict=True)]
+    assert shown in summarise(training_of(*shards).replace(base_model=NEW))
