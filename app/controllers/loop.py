@@ -130,30 +130,26 @@ class FeedbackLoopController(Controller):
         Nothing is requested if another candidate awaits its verdict.
         """
         key, data, state = event.subject, event.data, state_of(states, event.subject)
-        row, lineage = rows.get(key) or FIRST, state.lineage
+        row, lineage, schedule = rows.get(key) or FIRST, state.lineage, self.settings.league.admission
         if lineage.candidate not in (None, data.model):
             return Step()
+        latest, rated_at = state.elo_history[-1] if state.elo_history else None, state.last_evaluation_time
         since = [champion.model for champion in lineage.champions[-self.settings.feedback.lifecycle.rating_every :]]
-        outdated = timedelta(hours=self.settings.feedback.stall.window_hours / RATINGS_A_WINDOW)
-        latest, at, league = (
-            (state.elo_history or (None,))[-1],
-            state.last_evaluation_time,
-            self.settings.league.admission,
-        )
+        longest = timedelta(hours=self.settings.feedback.stall.window_hours / RATINGS_A_WINDOW)
         if (
-            data.parent == lineage.current_model  # otherwise it will be refused
-            and latest is not None
-            and latest.base in since
-            and latest.root == lineage.root
-            and data.step % league.recent_every
-            and data.step % league.anchor_every
-            and at is not None
-            and event.recordedtime - at < outdated
+            latest is None
+            or rated_at is None
+            or event.recordedtime - rated_at >= longest
+            or latest.base not in since
+            or latest.root != lineage.root
+            or data.parent != lineage.current_model
+            or data.step % schedule.recent_every == 0
+            or data.step % schedule.anchor_every == 0
         ):
-            seed = derive_seed(self.settings.seed, key, "evaluation", data.model, 0)
-            gate = EvaluationRequested(purpose="gate", model=data.model, step=data.step, seed=seed)
-            return Step({key: row.replace(awaited=None)}, (Emission(gate),))
-        return self._request(row, key, Awaited(model=data.model, step=data.step, attempts=1))
+            return self._request(row, key, Awaited(model=data.model, step=data.step, attempts=1))
+        seed = derive_seed(self.settings.seed, key, "evaluation", data.model, 0)
+        gate = EvaluationRequested(purpose="gate", model=data.model, step=data.step, seed=seed)
+        return Step({key: row.replace(awaited=None)}, (Emission(gate),))
 
     @handles(EvaluationFailed)
     def evaluation_failed(self, rows: Rows, event: Event[EvaluationFailed], states: States) -> Step[FeedbackRow]:
