@@ -75,8 +75,9 @@ def rated_agent(data: EvaluationCompleted) -> Agent:
 def promoted_agent(row: LeagueRow, data: ModelPromoted, *, trained: bool) -> Agent:
     """Return a promoted model as an agent.
 
-    The agent has the rating of its gauntlet, or of its gate. A model that an operator promoted has none. Its parent is
-    the nearest ancestor in the league: the previous champion, or that champion's parent.
+    The agent has the rating of its gauntlet, or of its gate. A model that an operator promoted has none: it was not
+    ``trained``, or it has no games. Its parent is the nearest ancestor in the league: the previous champion, or that
+    champion's parent.
     """
     before = next((agent for agent in row.promoted if agent.id == data.previous), None)
     ancestors = (data.previous, before and before.parent)
@@ -84,7 +85,8 @@ def promoted_agent(row: LeagueRow, data: ModelPromoted, *, trained: bool) -> Age
     if row.rated is not None and row.rated.id == data.model:
         return row.rated.replace(parent=parent)
     agent = Agent(id=data.model, kind="checkpoint", step=data.step, parent=parent)
-    return agent.rated(data.elo, data.evidence.elo_stderr, data.evidence.games, None) if trained else agent
+    evidence = data.evidence
+    return agent.rated(data.elo, evidence.elo_stderr, evidence.games) if trained and evidence.games else agent
 
 
 def with_ratings(promoted: tuple[Agent, ...], ratings: Iterable[AgentRating]) -> tuple[Agent, ...]:

@@ -133,8 +133,8 @@ class FeedbackLoopController(Controller):
         Nothing is requested if another candidate awaits its verdict.
         """
         key, data, state = event.subject, event.data, state_of(states, event.subject)
-        row, lineage = rows.get(key) or FIRST, state.lineage
-        if lineage.candidate not in (None, data.model):
+        row = rows.get(key) or FIRST
+        if state.lineage.candidate not in (None, data.model):
             return Step()
         if not self._is_rating_due(state, event):
             seed = derive_seed(self.settings.seed, key, "evaluation", data.model, 0)

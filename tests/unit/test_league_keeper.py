@@ -132,6 +132,16 @@ def test_gate_alone_admits_only_lasting_anchors(keeper, elo, roles):
     assert keeper.row().promoted[-1].elo == elo
 
 
+def test_candidate_that_an_operator_promotes_enters_when_rated(keeper):
+    promote(keeper, 0)
+    keeper.feed(training_of(model=model(0)))
+    keeper.feed(trained(model(2), model(0), 2).replace(request_id=keeper.events[-1].id))
+    by_hand = promotion(2, 900.0, previous=0).replace(evidence=EVIDENCE.replace(games=0))
+    assert of_the_league(keeper.feed(by_hand)) == []
+    (added,) = of_the_league(keeper.feed(rated(40.0, match(0.9, 200), model=model(2), step=2)))
+    assert (added.model, added.elo) == (model(2), 40.0)
+
+
 def with_builtins(keeper: Driven, *names: str) -> Driven:
     """Return a keeper that goes on under settings with other built-in players."""
     config = keeper.settings.config(KEY).replace(builtins=names)
