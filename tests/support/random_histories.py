@@ -14,7 +14,7 @@ from hashes import sha
 from hypothesis import strategies as st
 
 from app.config import GAMES, FeedbackSettings, RunSettings
-from app.config.feedback import CurriculumSettings, StallSettings
+from app.config.feedback import CurriculumSettings, LifecycleSettings, StallSettings
 from app.controllers import state_of
 from app.controllers.fold import Fold
 from app.core import HEURISTIC, RANDOM
@@ -49,6 +49,7 @@ CONFIGS = (GAMES["tic_tac_toe_2p"], GAMES["connect_four_2p"])
 FEEDBACK = FeedbackSettings(
     stall=StallSettings(check_seconds=600, window_hours=0.5),
     curriculum=CurriculumSettings(rebalance_seconds=1.0, min_change=0.05),
+    lifecycle=LifecycleSettings(evaluation_share=1.0),
 )
 """Settings with which minutes without a tick are no time in which the run was off, and weights change often."""
 SETTINGS = RunSettings(configs=CONFIGS, feedback=FEEDBACK)

@@ -2,7 +2,7 @@
 
 import pytest
 from builders import ready, rolled_back, training_of, unrated
-from driving import KEY, NEED, NEW, OLD, Driven, distributed, gated, rated, scored, trained
+from driving import KEY, NEED, NEW, OLD, Driven, distributed, gated, rated, run_settings, scored, trained
 
 from app.config import GAMES, RunSettings
 from app.events import ModelPromoted, NodeQuarantined, SelfplayRequested, TrainingRequested
@@ -34,9 +34,10 @@ def test_model_with_a_gate_alone_is_promoted():
 
 REPLAYING = RunSettings(configs=(GAMES[KEY].replace(replay_rows=1000),))
 """Settings under which rows of former champions stay fresh."""
+FRESH_ALONE = run_settings(trigger={"staleness": 0})
 
 
-@pytest.mark.parametrize(("settings", "counts"), [(None, False), (REPLAYING, True)])
+@pytest.mark.parametrize(("settings", "counts"), [(FRESH_ALONE, False), (None, True), (REPLAYING, True)])
 def test_rows_of_a_former_champion_count_where_replayed(settings, counts):
     driven = Driven(TrainAlways, settings)
     driven.settle()
@@ -86,7 +87,7 @@ def test_spent_or_quarantined_rows_are_requested_again(scheduler, quarantined):
         assert asking.driven.feed(training_of(*spent))
 
 
-@pytest.mark.parametrize(("settings", "lacks"), [(None, True), (REPLAYING, False)])
+@pytest.mark.parametrize(("settings", "lacks"), [(FRESH_ALONE, True), (None, False), (REPLAYING, False)])
 def test_fresh_rows_outlive_their_model_where_replayed(settings, lacks):
     asking = Asking(UniformScheduler, settings)
     asking.driven.settle()

@@ -51,7 +51,7 @@ def pool(minute: float, elo: float, spent: float, stderr: float = 10.0) -> Ratin
     return RatingPool(time=time, last=time, elo=elo, stderr=stderr, spent=spent)
 
 
-def test_present_slope_forgets_what_was_learned_before_it_flattened():
+def test_present_slope_forgets_what_came_before_it_flattened():
     risen = [pool(n, 50.0 * n, 10.0 * n) for n in range(10)]
     flat = [pool(n, 500.0, 10.0 * n) for n in range(10, 20)]
     (rising, present) = (present_slope(pools, STALL.confidence) for pools in (risen, risen + flat))
@@ -75,7 +75,7 @@ def test_worker_time_is_summed_by_kind_of_job():
     assert driven.state().worker_time == WorkerTime(selfplay=3.0, inspection=0.5, training=7.0, evaluation=6.0)
 
 
-def test_old_training_counts_by_its_metric_and_an_old_inspection_not():
+def test_old_training_counts_by_its_metric():
     driven = Driven(FeedbackLoopController)
     driven.feed(trained(seconds=5.0).replace(seconds=None), scored().replace(seconds=None))
     assert driven.state().worker_time == WorkerTime(training=5.0)
@@ -115,7 +115,7 @@ def test_same_ratings_stall_alike_at_any_pace(interval, gain):
 
 
 @pytest.mark.parametrize(("is_plateaued", "late_after"), [(False, 120.0), (True, 21_600.0)])
-def test_plateaued_configuration_is_rated_rarely_and_not_boosted(is_plateaued, late_after):
+def test_plateaued_one_is_rated_rarely_and_not_boosted(is_plateaued, late_after):
     loop = Driven(FeedbackLoopController, run_settings(KEY, OTHER_KEY))
     for n in range(4):
         rate(loop, 500.0, n * 6)
