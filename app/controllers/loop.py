@@ -1,8 +1,8 @@
 """FeedbackLoopController: requests evaluations, and reacts to stalls and data quality.
 
 A rating costs several times the games of a gate, and successive champions differ by little. So a gauntlet rates a
-candidate only if it can tell something: after some promotions, after some time, at the beginning of a lineage, and when
-the league's schedule may admit it. The others begin with their gate.
+candidate only if it can tell something: after some promotions, after some time, at the beginning of a lineage, while
+champions gain much, and when the league's schedule may admit it. The others begin with their gate.
 
 Without an evaluation for the whole stall window, improvement is unknown. That is not a plateau, and exploration would
 not bring an evaluation. So EVALUATION_OVERDUE is emitted once, and the status shows a remedy.
@@ -52,6 +52,9 @@ MAX_ATTEMPTS = 3
 
 RATINGS_A_WINDOW = 4
 """Least ratings per stall window, however rare promotions are: a slope needs three."""
+
+MUCH_ELO = 100.0
+"""Gain of a champion from which the next candidate is rated: where some are unrated in between, games are one-sided."""
 
 SWEEP = ""
 """Key of the row with the time of the last check of all configurations (the sweep)."""
@@ -142,6 +145,7 @@ class FeedbackLoopController(Controller):
             or event.recordedtime - rated_at >= longest
             or latest.base not in since
             or latest.root != lineage.root
+            or lineage.gain >= MUCH_ELO
             or data.parent != lineage.current_model
             or data.step % schedule.recent_every == 0
             or data.step % schedule.anchor_every == 0
