@@ -80,7 +80,7 @@ class Lineage(Row, frozen=True):
     @property
     def gain(self) -> float:
         """The current champion's rating over that of the one before, Elo; 0 if one of them has no rating."""
-        before, current = ([None, None] + [champion.elo for champion in self.champions])[-2:]
+        before, current = (None, None, *(champion.elo for champion in self.champions))[-2:]
         return 0.0 if before is None or current is None else current - before
 
     @property
