@@ -1,6 +1,6 @@
 """The evaluator: plays and rates gauntlets of new models, gates, and matches of tournaments."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from app.config import EvaluationSettings, GameConfig, JobKind
@@ -31,8 +31,8 @@ from app.job_specs import BatchResult, Opponent
 from app.league.league import Agent, League, fold_league
 from app.league.matchmaking import select
 from app.league.pool import Pool, saturated
-from app.league.ratings import LEAST_ERROR, Estimate, OpponentScore, performance_rating
-from app.league.totals import PairTotals, total, totals_of
+from app.league.ratings import LEAST_ERROR, Estimate
+from app.league.totals import totals_of
 from app.play.gauntlet import (
     ATTEMPTS,
     MEMBER,
@@ -124,20 +124,6 @@ def rated_together(
     return Rated(estimates[hero], {agent: estimate.elo for agent, estimate in estimates.items()}, (*rated, *bounded))
 
 
-def rated_alone(played: Sequence[PairTotals], published: Mapping[str, Estimate | None]) -> Rated:
-    """Rate a candidate by the games of its gate alone, relative to the champion's published rating.
-
-    The games stay out of the pool, because candidates beat their parents by more than they gain on others (ADR-018).
-    """
-    met = {pair.second: estimate for pair in played if (estimate := published.get(pair.second))}
-    scores = [
-        OpponentScore(met[pair.second].elo, pair.mean, pair.games / pair.dispersion, met[pair.second].stderr)
-        for pair in played
-        if pair.second in met
-    ]
-    return Rated(performance_rating(scores), {name: estimate.elo for name, estimate in met.items()})
-
-
 def _is_news(published: Estimate | None, fitted: Estimate) -> bool:
     if published is None:
         return True
@@ -181,13 +167,11 @@ class EvaluatorRow(Row, frozen=True):
     Attributes:
         league: the configuration's league.
         pool: the games that rate its members.
-        gate: the latest candidate's games in its gate.
         pending: the pending requests, oldest first.
     """
 
     league: League = League()
     pool: Pool = Pool()
-    gate: tuple[PairTotals, ...] = ()
     pending: tuple[EvaluationPending, ...] = ()
 
     @property
@@ -235,12 +219,9 @@ class Evaluator(Worker[EvaluationRequest], Controller):
     def ended(
         self, rows: Rows, event: Event[EvaluationCompleted] | Event[EvaluationFailed], states: States
     ) -> Step[EvaluatorRow]:
-        """Drop a finished request, and add its games to those of the gate or the pool."""
+        """Drop a finished request, and add its games to the pool."""
         row, data, lineage = _row(rows, event), event.data, state_of(states, event.subject).lineage
         waiting = tuple(pending for pending in row.pending if pending.cause.id != data.request_id)
-        if data.purpose == "gate":
-            played = data.results if isinstance(data, EvaluationCompleted) else ()
-            return _changed(rows, event, states, gate=_gate_games(row.gate, data.model, played), pending=waiting)
         agents = {*row.published_ratings(lineage), *self.settings.config(event.subject).builtins}
         return _changed(rows, event, states, pool=_pooled(row.pool, data, agents), pending=waiting)
 
@@ -290,7 +271,7 @@ class Evaluator(Worker[EvaluationRequest], Controller):
             config.evaluation.batch_seconds,
             gather=spec.gather,
             attempts=ATTEMPTS,
-            memo={"opponents": opponents, "pool": row.pool, "gate": row.gate, "published": published},
+            memo={"opponents": opponents, "pool": row.pool, "published": published},
         )
 
     def progressed(self, job: EvaluationJob, report: JsonObject) -> tuple[Payload, ...]:
@@ -303,15 +284,12 @@ class Evaluator(Worker[EvaluationRequest], Controller):
     def completed(self, job: EvaluationJob, result: GauntletResult, seconds: float) -> tuple[Payload, ...]:
         """Report the matches, and the ratings fitted to their games.
 
-        Except for a gate, the ratings are fitted to all games of the pool. No reducer computes a fit, because its last
-        digits may differ on another machine. It is recorded as a fact.
+        The ratings are fitted to all games of the pool. A gate, which compares one pair, rates only the candidate. No
+        reducer computes a fit, because its last digits may differ on another machine. It is recorded as a fact.
         """
-        published: Mapping[str, Estimate | None] = job.memo["published"]
         matches, hero, purpose = tuple(map(_match, result.results)), job.request.model, job.request.purpose
-        if purpose == "gate":
-            rated = rated_alone(_gate_games(job.memo["gate"], hero, matches), published)
-        else:
-            rated = rated_together(hero, matches, job.memo["pool"], published)
+        published: Mapping[str, Estimate | None] = {} if purpose == "gate" else job.memo["published"]
+        rated = rated_together(hero, matches, job.memo["pool"], published)
         complete = EvaluationCompleted(
             request_id=job.id,
             purpose=purpose,
@@ -390,18 +368,12 @@ def _queued(pending: tuple[EvaluationPending, ...], newest: EvaluationPending) -
 def _pooled(pool: Pool, data: EvaluationCompleted | EvaluationFailed, agents: Collection[str]) -> Pool:
     """Add a completed evaluation's games to the pool.
 
-    ``agents``: see ``Pool.after``.
+    A gate's games link a champion without a gauntlet to its parent. ``agents``: see ``Pool.after``.
     """
     if isinstance(data, EvaluationFailed):
         return pool
-    return pool.after(totals_of(data.model, data.results), agents, data.model if data.purpose == "rating" else None)
-
-
-def _gate_games(gate: Iterable[PairTotals], model: ModelHash, played: Iterable[MatchResult]) -> tuple[PairTotals, ...]:
-    """Add a round to a candidate's gate games. Those of other candidates are dropped."""
-    earlier = [pair for pair in gate if pair.first == model]
-    pairs = total((*earlier, *totals_of(model, played)))
-    return tuple(pair if pair.first == model else pair.flipped for pair in pairs)
+    candidate = data.model if data.purpose in ("rating", "gate") else None
+    return pool.after(totals_of(data.model, data.results), agents, candidate)
 
 
 class EvaluationLeases(Leases):

@@ -78,6 +78,12 @@ class Lineage(Row, frozen=True):
         return self.champions[-1].root if self.champions else None
 
     @property
+    def gain(self) -> float:
+        """The current champion's rating over that of the one before, Elo; 0 if one of them has no rating."""
+        before, current = (None, None, *(champion.elo for champion in self.champions))[-2:]
+        return 0.0 if before is None or current is None else current - before
+
+    @property
     def playing(self) -> ModelHash | None:
         """The hash of the model that workers play."""
         return self.distributed.model if self.distributed else None

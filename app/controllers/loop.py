@@ -2,8 +2,8 @@
 
 A rating costs several times the games of a gate, and successive champions differ by little. So once evaluations have
 taken their share of a configuration's worker time, a gauntlet rates a candidate only if it can tell something: at the
-beginning of a lineage, a few times in each stall window, and when the league may admit it. The others begin with their
-gate.
+beginning of a lineage, while champions gain much, a few times in each stall window, and when the league may admit it.
+The others begin with their gate.
 
 Without an evaluation for the whole stall window, improvement is unknown. That is not a plateau, and exploration would
 not bring an evaluation. So EVALUATION_OVERDUE is emitted once, and the status shows a remedy.
@@ -55,6 +55,9 @@ MOST_UNRATED = 3
 
 RATINGS_A_WINDOW = 4
 """Least ratings per stall window, however rare promotions are: a slope needs three."""
+
+MUCH_ELO = 100.0
+"""Gain of a champion from which the next candidate is rated: where some are unrated in between, games are one-sided."""
 
 SWEEP = ""
 """Key of the row with the time of the last check of all configurations (the sweep)."""
@@ -248,6 +251,8 @@ class FeedbackLoopController(Controller):
         latest = state.elo_history[-1] if state.elo_history else None
         if latest is None or state.elo_gain is None or latest.root != lineage.root:
             return True  # little is known of this lineage
+        if lineage.gain >= MUCH_ELO:
+            return True
         if data.parent != lineage.current_model:
             return True  # the gate will refuse it
         admission = self.settings.league.admission

@@ -1,11 +1,12 @@
 import numpy as np
+from chained_ratings import OpponentScore, performance_rating
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from app.config import GAMES
 from app.core import Elo
-from app.league.ratings import OpponentScore, RatingPrior, performance_rating
+from app.league.ratings import RatingPrior
 from app.play.gauntlet import BatchResult, GauntletSpec, Opponent
 from app.play.inspection import ShardStatistics, quality_score
 from app.play.match_statistics import MatchGames, game_scores, match_games, match_statistics, win_margin

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
+from chained_ratings import OpponentScore, performance_rating
 
 from app.config import EvaluationSettings
 from app.core import Elo, ModelHash
-from app.league.ratings import OpponentScore, RatingPrior, performance_rating
+from app.league.ratings import RatingPrior
 from app.play.gauntlet import plan_gauntlet
 from app.play.inspection import ShardStatistics, quality_score
 from app.play.match_statistics import (

@@ -355,6 +355,17 @@ class TestEvaluationTrigger:
         found = self.promote(loop, range(17, 24), at=2 * HOUR)
         assert found == ["gate", "gate", "rating", "rating", "gate", "gate", "rating"], "20 is in the schedule"
 
+    @pytest.mark.parametrize(("gain", "purpose"), [(99.0, "gate"), (100.0, "rating")])
+    def test_candidate_after_a_large_gain_is_rated(self, loop, gain, purpose):
+        """Between distant champions there are only one-sided games, which rate nobody."""
+        loop.feed(trained(model(0), None, 0), rated(model=model(0), step=0), promoted(model(0), step=0))
+        self.promote(loop, [1])
+        loop.feed(training_of(model=model(1)))
+        loop.feed(trained(model(2), model(1), 2).replace(request_id=loop.events[-1].id))
+        loop.feed(promoted(model(2), elo=400.0 + gain, step=2))
+        (request,) = loop.feed(trained(model(3), model(2), 3))
+        assert request.purpose == purpose
+
     def test_rejections_do_not_bring_ratings(self, loop):
         self.begin(loop)
         for step in range(3, 9):
