@@ -358,12 +358,11 @@ class TestEvaluationTrigger:
     @pytest.mark.parametrize(("gain", "purpose"), [(99.0, "gate"), (100.0, "rating")])
     def test_candidate_after_a_large_gain_is_rated(self, loop, gain, purpose):
         """Between distant champions there are only one-sided games, which rate nobody."""
-        loop.feed(trained(model(0), None, 0), rated(model=model(0), step=0), promoted(model(0), step=0))
-        self.promote(loop, [1])
-        loop.feed(training_of(model=model(1)))
-        loop.feed(trained(model(2), model(1), 2).replace(request_id=loop.events[-1].id))
-        loop.feed(promoted(model(2), elo=400.0 + gain, step=2))
-        (request,) = loop.feed(trained(model(3), model(2), 3))
+        self.begin(loop)
+        loop.feed(training_of(model=model(2)), at=2 * HOUR)
+        loop.feed(trained(model(3), model(2), 3).replace(request_id=loop.events[-1].id), at=2 * HOUR)
+        loop.feed(promoted(model(3), elo=400.0 + gain, step=3), at=2 * HOUR)
+        (request,) = loop.feed(trained(model(4), model(3), 4), at=2 * HOUR)
         assert request.purpose == purpose
 
     def test_rejections_do_not_bring_ratings(self, loop):
