@@ -62,10 +62,15 @@ def test_killed_migration_leaves_the_old_format(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("name", WITH_FACTS)
 def test_old_run_shows_the_facts_that_its_version_showed(tmp_path: Path, name: str) -> None:
-    """Guarantee: ratings, counts, decisions and the play of stored models stay as they were."""
+    """Guarantee: ratings, counts and the play of stored models stay as they were; the journal is folded to its end.
+
+    Its decisions are shown as they were taken. Later rules take others, which ``replay --check`` lists.
+    """
     run = unpack(name, tmp_path)
     expected = json.loads((FOLDER / f"{name}.json").read_text())
     assert facts_of(lambda *words: flyball(run, *words).stdout) == expected
+    replayed = json.loads(flyball(run, "replay", "--check", "--json").stdout)
+    assert (replayed["position"], replayed["unfolded"]) == (expected["position"], [])
     succeeded(flyball(run, "store", "verify"))
 
 
