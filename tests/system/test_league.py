@@ -75,10 +75,11 @@ def test_opponents_are_sampled_and_played(events):
 
 @pytest.mark.timeout(500)
 def test_promotions_are_gated(events):
-    gates = {data.model for data in told(events, EvaluationCompleted) if data.purpose == "gate"}
+    evaluations = [data for data in told(events, EvaluationCompleted) if data.purpose in ("rating", "gate")]
+    gated = {(data.model, match.opponent_model) for data in evaluations for match in data.results}
     later = [data for data in told(events, ModelPromoted) if data.previous is not None]
     assert later
     for promotion in later:
-        assert promotion.model in gates
+        assert (promotion.model, promotion.previous) in gated
         assert promotion.evidence.games > 0
         assert promotion.evidence.value > promotion.evidence.threshold
