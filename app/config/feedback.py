@@ -104,14 +104,16 @@ class StallSettings(OrderedSettings):
     def at(self, time_scale: float) -> Self:
         """Return the settings of a run in which windows are shorter by ``time_scale``.
 
-        Boosts are shorter by it, too. The gain within a window stays the same, so the velocity is higher.
+        Boosts are shorter by it, too. The gain within a window stays the same, so the velocity is higher, perhaps beyond
+        what validation admits.
         """
-        return self.replace(
-            window_hours=self.window_hours * time_scale,
-            boost_hours=self.boost_hours * time_scale,
-            velocity=self.velocity / time_scale,
-            precision=self.precision / time_scale,
-        )
+        scaled = {
+            "window_hours": self.window_hours * time_scale,
+            "boost_hours": self.boost_hours * time_scale,
+            "velocity": self.velocity / time_scale,
+            "precision": self.precision / time_scale,
+        }
+        return self.model_copy(update=scaled)
 
 
 class QualitySettings(OrderedSettings):

@@ -44,6 +44,7 @@ def test_shorter_window_has_the_same_gain_and_shorter_boosts():
     assert short.velocity * short.window_hours == pytest.approx(30.0)
     assert short.precision * short.window_hours == pytest.approx(30.0)
     assert short.boost_hours * 3600 == pytest.approx(40.0)
+    assert StallSettings(velocity=1e6, precision=1e6).at(1 / 180).velocity == pytest.approx(1.8e8)
 
 
 def pool(minute: float, elo: float, spent: float, stderr: float = 10.0) -> RatingPool:
