@@ -104,8 +104,8 @@ class StallSettings(OrderedSettings):
     def at(self, time_scale: float) -> Self:
         """Return the settings of a run in which windows are shorter by ``time_scale``.
 
-        Boosts are shorter by it, too. The gain within a window stays the same, so the velocity is higher, perhaps beyond
-        what validation admits.
+        Boosts are shorter by it, too. The gain within a window stays the same, so the velocity is higher, and may lie
+        beyond what validation admits.
         """
         scaled = {
             "window_hours": self.window_hours * time_scale,
