@@ -17,7 +17,7 @@ LEAST = 3
 def test_every_decision_is_taken_in_some_of_them():
     taken = Counter[str]()
 
-    @settings(max_examples=60, derandomize=True, database=None, phases=[Phase.generate])
+    @settings(max_examples=120, derandomize=True, database=None, phases=[Phase.generate])
     @given(story=stories(READS, max_size=300))
     def draw(story):
         taken.update({event.data.event_name for event in story.concluded})

@@ -120,9 +120,9 @@ def test_games_are_seen_from_both_sides(league, played) -> None:
 
 
 @given(leagues(), st.integers(1, 6), st.data())
-def test_pairings_are_of_two_active_agents(league, count, data) -> None:
+def test_pairings_are_of_two_active_checkpoints(league, count, data) -> None:
     newcomer = data.draw(heroes(league))
-    active = {agent.id for agent in league.active}
+    active = {agent.id for agent in league.checkpoints}
     placed = placement(league, newcomer, count)
     assert len(placed) == min(count, len(active - {newcomer.id}))
     assert len({pairing.second for pairing in placed}) == len(placed)

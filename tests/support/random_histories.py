@@ -48,7 +48,7 @@ from app.replay.replaying import controllers
 CONFIGS = (GAMES["tic_tac_toe_2p"], GAMES["connect_four_2p"])
 FEEDBACK = FeedbackSettings(
     stall=StallSettings(check_seconds=600, window_hours=0.5),
-    curriculum=CurriculumSettings(rebalance_seconds=1.0, min_change=0.05),
+    curriculum=CurriculumSettings(rebalance_seconds=1.0, min_change=0.0),
     lifecycle=LifecycleSettings(evaluation_share=1.0),
 )
 """Settings with which minutes without a tick are no time in which the run was off, and weights change often."""

@@ -220,8 +220,8 @@ def test_round_robin_pairs_everybody_with_everybody_once(players) -> None:
 def test_newcomer_is_paired_with_ladder_or_unmet_equals() -> None:
     pairings = placement(LEAGUE, checkpoint(200), 4)
     assert [pairing.first for pairing in pairings] == [model(200)] * 4
-    assert [pairing.second for pairing in pairings] == ["random", model(20), model(40), RATED.id]
-    assert len(placement(LEAGUE, checkpoint(200), 99)) == 8
+    assert [pairing.second for pairing in pairings] == [model(10), model(20), model(40), RATED.id]
+    assert len(placement(LEAGUE, checkpoint(200), 99)) == 6, "built-in players are left out"
     newcomer = checkpoint(200, 390.0)
     assert [pairing.second for pairing in placement(LEAGUE, newcomer, 2)] == [model(40), model(30)]
     seen = meet(LEAGUE, newcomer, model(40), 100, 50)

@@ -64,7 +64,7 @@ def models(lineage: Lineage) -> list[str]:
 class TestCurrent:
     def test_promotion_makes_a_model_current(self, after, settled):
         lineage = after(settled, promoted(NEW, elo=70.0, step=2))
-        assert lineage.current == Champion(model=NEW, step=2, elo=70.0, elo_stderr=20)
+        assert lineage.current == Champion(model=NEW, step=2, elo=70.0, elo_stderr=20, root=NEW)
         assert models(lineage) == [OLDEST, OLD, NEW]
         assert models(after(settled, promoted(OLDEST))) == [OLD, OLDEST], "an earlier champion moves to the end"
         hashes = [f"{number:064x}" for number in range(REMEMBERED + 3)]
@@ -75,7 +75,7 @@ class TestCurrent:
     def test_rollback_drops_the_models_after_the_restored_one(self, after, settled):
         lineage = after(settled, promoted(NEW), back(NEW, OLDEST))
         assert lineage.champions == settled.champions[:1]
-        assert after(settled, back(OLD, STRANGER, 7)).champions == (Champion(model=STRANGER, step=7),), (
+        assert after(settled, back(OLD, STRANGER, 7)).champions == (Champion(model=STRANGER, step=7, root=STRANGER),), (
             "a forgotten one"
         )
         assert models(after(Lineage(), back(NEW, OLD))) == [OLD], "it is believed where no model is known"
