@@ -253,7 +253,7 @@ class SchedulerSettings(FrozenModel):
     """Allocation of self-play to configurations and workers."""
 
     starvation_floor: float = Field(
-        0.05, ge=1 / MAX_FACTOR, le=1, description="least worker time of a configuration, as a share of an equal share"
+        0.15, ge=1 / MAX_FACTOR, le=1, description="lowest weight that counts, whoever sets it; 1 is an equal share"
     )
     waiting_seconds: SecondsOrZero = Field(
         10.0, description="longest usual duration of a request that may wait for a busy worker"

@@ -72,12 +72,18 @@ def normalised(raw: Mapping[ConfigKey, float], minimum: float, maximum: float) -
 def plateaued(
     states: Mapping[ConfigKey, FeedbackState], raw: Mapping[ConfigKey, float], floor: float
 ) -> set[ConfigKey]:
-    """Return the configurations that are plateaued, by their states and their weights ``raw`` before any bounds."""
-    mean = sum(raw.values()) / len(raw)
+    """Return the configurations that are plateaued, by their states and their weights ``raw`` before any bounds.
+
+    None is where the floor is an equal share, and all weights are.
+    """
+    mean, wakes_at = sum(raw.values()) / len(raw), min(1.0, WAKES_AT * floor)
     return {
         key
         for key, state in states.items()
-        if state.stalls >= VAIN_STALLS and raw[key] < floor * mean * (WAKES_AT if state.plateaued else 1.0)
+        if floor < 1
+        and state.stalls >= VAIN_STALLS
+        and state.elo_gain is not None
+        and raw[key] < mean * (wakes_at if state.plateaued else floor)
     }
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Literal, Self
 
 from app.config import RunSettings
-from app.config.feedback import SchedulerSettings
+from app.config.feedback import FeedbackSettings, SchedulerSettings
 from app.controllers.needs import late_champions, most_rows, rows_needed
 from app.controllers.state import FeedbackState, States, state_of
 from app.controllers.worker_health import WorkerHealth
@@ -25,7 +25,7 @@ from app.core import SECOND_US, ConfigKey, EventId, ModelHash
 from app.events import Cause, Row, ShardRef
 
 HIGHEST = 3.0
-"""The highest priority; the lowest is ``starvation_floor`` times the highest."""
+"""The highest priority."""
 
 CREDIT_TURNS = 2
 """Turns at the lowest priority that a configuration may catch up after it was away."""
@@ -164,15 +164,18 @@ def next_turn(
     Configurations that lack rows come first. The others' games only fill workers that would idle.
     """
     limits = settings.feedback.scheduler
-    active = [row.start for key, row in configs.items() if not state_of(states, key).plateaued]
-    lowest = limits.starvation_floor * HIGHEST
+    active = [
+        row.start
+        for config in settings.configs
+        if (row := configs.get(config.key)) and not state_of(states, config.key).plateaued
+    ]
     virtual = max(active or [row.start for row in configs.values()], default=0.0)
     waiting = list[tuple[Wanted, float, ConfigKey]]()
     for config in settings.configs:
         row, state = configs.get(config.key), state_of(states, config.key)
         if row is None or (wanted := wants(row, state, settings, now_us)) is None:
             continue
-        tag = max(row.finish, virtual - CREDIT_TURNS * turn_seconds(row, state) / lowest)
+        tag = max(row.finish, virtual - CREDIT_TURNS * turn_seconds(row, state) / limits.starvation_floor)
         ahead = state.plateaued and tag > virtual and bool(active)
         if not ahead or now_us - row.requested_us >= _turn_gap_us(row, state, settings):
             waiting.append((wanted, tag, config.key))
@@ -265,10 +268,17 @@ def turn_seconds(row: ConfigRow, state: FeedbackState) -> float:
 
 def _turn_gap_us(row: ConfigRow, state: FeedbackState, settings: RunSettings) -> int:
     """Return the time between turns that leaves a configuration its share of one worker, microseconds."""
-    share = priority(state, settings.feedback.scheduler) / len(settings.configs)
+    share = priority(state, settings.feedback) / len(settings.configs)
     return int(turn_seconds(row, state) / share * SECOND_US)
 
 
-def priority(state: FeedbackState, limits: SchedulerSettings) -> float:
-    """Return the curriculum weight, within [3 * floor, 3]."""
-    return min(HIGHEST, max(limits.starvation_floor * HIGHEST, state.curriculum_weight))
+def priority(state: FeedbackState, feedback: FeedbackSettings) -> float:
+    """Return the curriculum weight, within ``starvation_floor`` and ``HIGHEST``.
+
+    A plateaued configuration counts with the lowest weight. It may have more, because weights average 1 and have a
+    maximum: where one configuration alone learns, the others get the rest of the mean.
+    """
+    weight = state.curriculum_weight
+    if state.plateaued:
+        weight = min(weight, feedback.curriculum.minimum)
+    return min(HIGHEST, max(feedback.scheduler.starvation_floor, weight))

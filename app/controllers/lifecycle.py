@@ -59,6 +59,9 @@ from app.events import (
     handles,
 )
 
+MOST_FAILURES = 3
+"""Consecutive failed gate evaluations of a candidate that has played no game, after which a rating is tried."""
+
 MAX_ROUNDS = 40
 """Gate rounds with games after which an undecided candidate is rejected."""
 
@@ -98,7 +101,7 @@ TRANSITIONS: Mapping[Phase, Mapping[Trigger, frozenset[Phase]]] = {
         TrainingCompleted: frozenset({Phase.TRAINED}),
         RATED: frozenset({Phase.GATING, Phase.ABSENT}),
         GATE_PLAYED: frozenset({Phase.GATING, Phase.ABSENT}),
-        GATE_FAILED: frozenset({Phase.GATING, Phase.PAUSED}),
+        GATE_FAILED: frozenset({Phase.GATING, Phase.PAUSED, Phase.TRAINED}),
         PromotionRejected: frozenset({Phase.ABSENT}),
         **CURRENT_REPLACED,
     },
@@ -106,7 +109,7 @@ TRANSITIONS: Mapping[Phase, Mapping[Trigger, frozenset[Phase]]] = {
         TrainingCompleted: frozenset({Phase.TRAINED}),
         RATED: frozenset({Phase.GATING, Phase.ABSENT}),
         GATE_PLAYED: frozenset({Phase.GATING, Phase.ABSENT}),
-        GATE_FAILED: frozenset({Phase.PAUSED}),
+        GATE_FAILED: frozenset({Phase.PAUSED, Phase.TRAINED}),
         ClockTick: frozenset({Phase.GATING}),
         PromotionRejected: frozenset({Phase.ABSENT}),
         **CURRENT_REPLACED,
@@ -246,11 +249,19 @@ class ModelLifecycleCoordinator(Controller):
 
     @handles(EvaluationFailed)
     def evaluation_failed(self, rows: Rows, event: Event[EvaluationFailed], states: States) -> Step[GateRow]:
-        """Repeat a failed gate evaluation: at once, but after a pause from the second consecutive failure on."""
+        """Repeat a failed gate evaluation: at once, but after a pause from the second consecutive failure on.
+
+        A candidate of which no game was ever played may be one that cannot play. It gets a rating instead, whose
+        failure drops it, so that training goes on.
+        """
         candidate = _candidate(rows, event)
         if candidate is None:
             return Step()
         failed = candidate.replace(failures=candidate.failures + 1, failed=event.cause)
+        if failed.evaluation_id is None and failed.failures >= MOST_FAILURES:
+            seed = derive_seed(self.settings.seed, event.subject, "rating", failed.model)
+            rating = EvaluationRequested(purpose="rating", model=failed.model, step=failed.step, seed=seed)
+            return _step(event, failed.replace(requests=0, retry_us=None), Emission(rating))
         if pause_seconds := self.settings.feedback.trigger.pause_after(failed.failures):
             return _step(event, failed.replace(retry_us=event.recorded_us + round(pause_seconds * SECOND_US)))
         return Step(*self._requested(event.subject, failed))

@@ -53,8 +53,11 @@ MAX_ATTEMPTS = 3
 MOST_UNRATED = 3
 """Most promotions in a row without a rating: with five, published ratings are 52 Elo off a round robin (ADR-018)."""
 
-RATINGS_A_WINDOW = 4
-"""Least ratings per stall window, however rare promotions are: a slope needs three."""
+MOST_REJECTED = 5
+"""Most rejections in a row without a rating, which stalls are found by. No time is set, as windows follow ratings."""
+
+OVERDUE_WINDOWS = 3.0
+"""Windows without a rating after which evaluations are overdue, up to the longest window: busy minutes are no fault."""
 
 MUCH_ELO = 100.0
 """Gain of a champion from which the next candidate is rated: where some are unrated in between, games are one-sided."""
@@ -258,8 +261,7 @@ class FeedbackLoopController(Controller):
         admission = self.settings.league.admission
         if data.step % admission.recent_every == 0 or data.step % admission.anchor_every == 0:
             return True  # the league may admit it, and admits rated models alone
-        outdated = timedelta(hours=feedback.stall.window_hours * state.time_scale / RATINGS_A_WINDOW)
-        if event.recordedtime - latest.time >= outdated:
+        if state.consecutive_failures and state.consecutive_failures % MOST_REJECTED == 0:
             return True
         if latest.base not in [champion.model for champion in lineage.champions[-MOST_UNRATED:]]:
             return True
@@ -271,8 +273,8 @@ class FeedbackLoopController(Controller):
         """Emit EVALUATION_OVERDUE once per gap in evaluations. A plateaued configuration is rated rarely."""
         assert row.rated_us is not None  # the sweep has just set it
         stall = self.settings.feedback.stall
-        hours, window_hours = (now_us - row.rated_us) / SECOND_US / SECONDS_PER_HOUR, stall.window_hours
-        if row.overdue or hours < (window_hours if state.plateaued else window_hours * state.time_scale):
+        hours, windows = (now_us - row.rated_us) / SECOND_US / SECONDS_PER_HOUR, OVERDUE_WINDOWS * state.time_scale
+        if row.overdue or hours < stall.window_hours * (1.0 if state.plateaued else min(1.0, windows)):
             return row, ()
         model, attempts = (row.awaited.model, row.awaited.attempts) if row.awaited else (None, 0)
         overdue = EvaluationOverdue(hours=hours, model=model, attempts=attempts)

@@ -205,7 +205,7 @@ class Allocation:
             requested_us=self.now_us,
             gap_seconds=gap_seconds(row, state.selfplay_rate, self.limits, self.now_us),
             start=start,
-            finish=start + turn_seconds(row, state) / priority(state, self.limits),
+            finish=start + turn_seconds(row, state) / priority(state, self.settings.feedback),
         )
         self.workers[name] = worker.replace(asked_us=self.now_us)
 

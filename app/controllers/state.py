@@ -26,6 +26,7 @@ from app.events import (
 )
 
 HISTORY_LENGTH = 20
+LONGEST_JOB_SECONDS = 86_400.0
 SPACINGS = 18
 """Pools of ratings in a stall window."""
 
@@ -238,8 +239,12 @@ class FeedbackState(Row, frozen=True):
         )
 
     def with_worker_time(self, **seconds: float | None) -> Self:
-        """Add seconds of workers, by kind of job; ``None``: not measured."""
-        spent = {kind: getattr(self.worker_time, kind) + (more or 0.0) for kind, more in seconds.items()}
+        """Add seconds of workers, by kind of job; ``None``: not measured.
+
+        A job counts for a day at most, because a machine that sleeps meanwhile would report its sleep, too.
+        """
+        more = {kind: min(max(0.0, spent or 0.0), LONGEST_JOB_SECONDS) for kind, spent in seconds.items()}
+        spent = {kind: getattr(self.worker_time, kind) + spent for kind, spent in more.items()}
         return self.replace(worker_time=self.worker_time.replace(**spent))
 
     def update_elo(

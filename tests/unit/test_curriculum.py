@@ -57,6 +57,14 @@ def test_plateaued_after_a_vain_boost_below_the_floor(stalls, before, gain, done
     assert (KEY in plateaued(states, {KEY: gain, OTHER_KEY: 1.0}, floor=0.2)) == done
 
 
+@pytest.mark.parametrize(("floor", "gain", "done"), [(1.0, 0.0, False), (0.6, 1.0, False), (0.6, 0.9, True)])
+def test_high_floor_keeps_nobody_plateaued_who_gains(floor, gain, done):
+    states = {KEY: gaining(0.0, stalls=2, plateaued=True), OTHER_KEY: gaining(1.0)}
+    assert (KEY in plateaued(states, {KEY: gain, OTHER_KEY: 1.0}, floor)) == done
+    unknown = {KEY: EMPTY.replace(stalls=2, plateaued=True), OTHER_KEY: gaining(1.0)}
+    assert not plateaued(unknown, {KEY: gain, OTHER_KEY: 1.0}, floor), "an unknown gain may be any"
+
+
 class Two:
     """Two configurations, each rated once a minute from a straight line, after ten seconds of a worker."""
 

@@ -16,13 +16,18 @@ from app.events import ClockTick, CurriculumRebalanced, TrainingBlockedByQuality
 TICK = ClockTick(period_seconds=10)
 
 
-def shares(weights: dict[str, float], turns: int = 300, gates: dict[str, float] | None = None) -> dict[str, float]:
+def shares(
+    weights: dict[str, float],
+    turns: int = 300,
+    gates: dict[str, float] | None = None,
+    plateaued: tuple[str, ...] = (),
+) -> dict[str, float]:
     """Return configurations' shares of one busy worker's turns, given their curriculum weights.
 
     ``gates`` has the seconds of evaluations that each of a configuration's requests brings, apart from its games.
     """
     scheduler = staffed(run_settings(*weights))
-    scheduler.feed(CurriculumRebalanced(weights=weights, plateaued=(), reason="x"), key=None)
+    scheduler.feed(CurriculumRebalanced(weights=weights, plateaued=plateaued, reason="x"), key=None)
     queue = [envelope for key in weights for envelope in scheduler.envelopes(distributed(), key=key)]
     counts = Counter[str]()
     while sum(counts.values()) < turns:
@@ -44,6 +49,13 @@ def test_shares_are_as_the_weights(weights, turns, tolerance):
     found = shares(dict(zip(GAMES, weights, strict=False)), turns)
     expected = [weight / sum(weights) for weight in weights]
     assert list(found.values()) == pytest.approx(expected, rel=tolerance)
+
+
+@pytest.mark.parametrize(("plateaued", "ratio"), [((KEY,), 5.0), ((), 2.0)], ids=["plateaued", "learns"])
+def test_plateaued_configuration_counts_with_the_lowest_weight(plateaued, ratio):
+    """The maximum of the others' weights may leave it more than the minimum."""
+    found = shares({KEY: 0.5, OTHER_KEY: 1.0}, plateaued=plateaued)
+    assert found[OTHER_KEY] / found[KEY] == pytest.approx(ratio, rel=0.1)
 
 
 def test_turn_costs_what_it_brings_other_workers():

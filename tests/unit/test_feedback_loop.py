@@ -333,13 +333,6 @@ class TestEvaluationTrigger:
         loop.feed(played().replace(seconds=seconds), at=2 * HOUR)
         assert self.promote(loop, [3], at=2 * HOUR) == [purpose]
 
-    def test_candidate_long_after_the_last_rating_is_rated(self, loop):
-        """A stall is defined by the slope over a window, which needs ratings however rare promotions are."""
-        self.begin(loop)
-        quarter = loop.settings.feedback.stall.window_hours * HOUR / 4
-        assert self.promote(loop, [3], at=2 * HOUR + quarter - 1) == ["gate"]
-        assert self.promote(loop, [4, 5], at=2 * HOUR + quarter + 1) == ["rating", "gate"]
-
     def test_rating_is_due_at_once_for_another_base(self, loop):
         """A candidate of a replaced model will be refused. A model of an operator begins another history."""
         self.begin(loop)
@@ -365,12 +358,15 @@ class TestEvaluationTrigger:
         (request,) = loop.feed(trained(model(4), model(3), 4), at=2 * HOUR)
         assert request.purpose == purpose
 
-    def test_rejections_do_not_bring_ratings(self, loop):
+    def test_five_rejections_bring_a_rating(self, loop):
+        """Their number counts and no time, because windows follow ratings: rarer ones would make them longer."""
         self.begin(loop)
-        for step in range(3, 9):
-            (request,) = loop.feed(trained(model(step), model(2), step), at=2 * HOUR)
-            assert request.purpose == "gate"
+        purposes = []
+        for step in range(3, 15):
+            (request,) = loop.feed(trained(model(step), model(2), step % 10), at=2 * HOUR)
+            purposes.append(request.purpose)
             loop.feed(rejected(model(step)), at=2 * HOUR)
+        assert [n for n, purpose in enumerate(purposes) if purpose == "rating"] == [5, 7, 10], "7: of the schedule"
 
     def test_every_training_is_followed_by_an_evaluation(self, loop):
         (envelope,) = loop.envelopes(trained(step=3))

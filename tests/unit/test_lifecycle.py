@@ -95,6 +95,17 @@ class TestGate:
         (promoted,) = lifecycle.feed(gated(70, 0, 30))
         assert isinstance(promoted, ModelPromoted)
 
+    def test_candidate_that_never_plays_gets_a_rating(self, lifecycle):
+        """If it fails, too, the lineage drops the candidate, and training goes on."""
+        lifecycle.feed(training_of(model=OLD), trained(NEW, OLD, 1))
+        lifecycle.feed(FAILED, FAILED, at=1)
+        (again,) = lifecycle.feed(TICK, key=None, at=100)
+        assert again.purpose == "gate"
+        (rating,) = lifecycle.feed(FAILED, at=101)
+        assert (rating.purpose, rating.model) == ("rating", NEW)
+        (promoted,) = lifecycle.feed(rated(50, match(0.9), match(0.7, 100, "champion", model=OLD), model=NEW), at=102)
+        assert isinstance(promoted, ModelPromoted)
+
     def test_gated_candidate_of_a_replaced_model_is_refused(self, lifecycle):
         lifecycle.feed(trained(NEW, "d" * 64, 1))
         (rejection,) = lifecycle.feed(gated(90, 0, 10))

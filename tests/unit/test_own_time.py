@@ -76,6 +76,13 @@ def test_worker_time_is_summed_by_kind_of_job():
     assert driven.state().worker_time == WorkerTime(selfplay=3.0, inspection=0.5, training=7.0, evaluation=6.0)
 
 
+def test_job_counts_for_a_day_at_most():
+    """A machine that slept meanwhile, or another clock, would otherwise decide all weights for ever."""
+    driven = Driven(FeedbackLoopController)
+    driven.feed(played().replace(seconds=1e9), trained(seconds=-5.0).replace(seconds=None))
+    assert driven.state().worker_time == WorkerTime(selfplay=86_400.0)
+
+
 def test_old_training_counts_by_its_metric():
     driven = Driven(FeedbackLoopController)
     driven.feed(trained(seconds=5.0).replace(seconds=None), scored().replace(seconds=None))
@@ -115,7 +122,7 @@ def test_same_ratings_stall_alike_at_any_pace(interval, gain):
     assert sum(differing) <= 1, "times are rounded to microseconds, so a stall may begin a rating later"
 
 
-@pytest.mark.parametrize(("is_plateaued", "late_after"), [(False, 120.0), (True, 21_600.0)])
+@pytest.mark.parametrize(("is_plateaued", "late_after"), [(False, 360.0), (True, 21_600.0)])
 def test_plateaued_one_is_rated_rarely_and_not_boosted(is_plateaued, late_after):
     loop = Driven(FeedbackLoopController, run_settings(KEY, OTHER_KEY))
     for n in range(4):
