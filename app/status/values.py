@@ -55,9 +55,8 @@ def value_text(value: Any) -> str:  # noqa: C901 - one case a kind of value
         case RatingPoint() | RatingPool():
             return f"{value_text(value.time)}  {value.elo:+.0f} ± {value.stderr:.0f} Elo"
         case WorkerTime():
-            return f"{value.total:,.0f} s: " + ", ".join(
-                f"{kind} {getattr(value, kind):,.0f}" for kind in value.__struct_fields__
-            )
+            share = value.evaluation / value.total if value.total else 0.0
+            return f"{value.total:,.0f} s, {share:.0%} of it evaluation"
         case Champion():
             rating = "" if value.elo is None else f"  {value.elo:+.0f} ± {value.elo_stderr:.0f} Elo"
             return f"{short(value.model)}  step {value.step}{rating}"

@@ -39,12 +39,16 @@ def run(events: list[Event[Payload]], tmp_path_factory: pytest.TempPathFactory) 
     return folder
 
 
+BENT = 0.5
+"""Elo by which a recorded promotion is bent; no later rule decides by so little."""
+
+
 @pytest.fixture(scope="module")
 def bent(events: list[Event[Payload]], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a run whose journal has another promotion than was decided."""
     folder = tmp_path_factory.mktemp("bent")
     promotion = promoted(events)
-    data = promotion.data.replace(elo=12345.0)
+    data = promotion.data.replace(elo=promotion.data.elo + BENT)
     other = replace(promotion, envelope=replace(promotion.envelope, data=data))
     write_generated(folder / "journal.sqlite", [other if event is promotion else event for event in events])
     return folder
@@ -96,10 +100,10 @@ def test_the_first_difference_is_told_with_its_story(bent, events):
     promotion = promoted(events)
     result = flyball(bent, "--check")
     assert result.exit_code == 1
-    assert f"recorded at {promotion.sequence}, says data.elo 12345.0" in result.stderr
+    assert f"recorded at {promotion.sequence}, says data.elo {promotion.data.elo + BENT}" in result.stderr
     assert "hint:" in result.stderr
     story = result.stdout.partition("The first difference:")[2]
-    assert f"data.elo: recorded 12345.0, recomputed {promotion.data.elo}" in story
+    assert f"data.elo: recorded {promotion.data.elo + BENT}, recomputed {promotion.data.elo}" in story
     assert "EVALUATION_COMPLETED" in story
 
 

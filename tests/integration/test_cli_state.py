@@ -47,7 +47,7 @@ def test_state_names_the_events_that_set_fields_and_lineage(run: Path) -> None:
     assert fields["quality_score"] == {"value": None, "event": None}
     assert len(fields["elo_history"]["value"]) == 2
     assert len(fields["elo_pools"]["value"]) == 1, "two ratings within a minute are one pool"
-    assert fields["champions"]["value"] == [{"model": OLD, "step": 0, "elo": 5.0, "elo_stderr": 20.0}]
+    assert fields["champions"]["value"] == [{"model": OLD, "step": 0, "elo": 5.0, "elo_stderr": 20.0, "root": None}]
     assert fields["champions"]["event"] == fields["current_model"]["event"]
     assert fields["champions"]["event"]["id"] == last("MODEL_PROMOTED")
     for name, event in (("training", "TRAINING_COMPLETED"), ("candidate", "PROMOTION_REJECTED")):
