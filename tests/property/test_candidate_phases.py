@@ -75,7 +75,11 @@ OF_CANDIDATES = st.tuples(MODELS, st.sampled_from([20, 50, 80])).flatmap(lambda 
 EVENTS = st.one_of(OF_CANDIDATES, OF_CANDIDATES, OF_CANDIDATES, st.just(TICK), st.sampled_from(OF_CURRENT))
 TRAINED = Candidate(model=NEW, parent=OLD, step=1)
 GATING = TRAINED.replace(evaluation_id=EventId("r"), elo_stderr=20.0, requests=1)
-CANDIDATES = (None, TRAINED, GATING, GATING.replace(failures=1), GATING.replace(failures=2, retry_us=1))
+UNPLAYED = TRAINED.replace(requests=2, failures=2)
+CANDIDATES = (
+    *(None, TRAINED, GATING, GATING.replace(failures=1), GATING.replace(failures=2, retry_us=1)),
+    *(UNPLAYED, UNPLAYED.replace(retry_us=1)),
+)
 
 
 def event_of(data: Payload, number: int) -> Event[Any]:

@@ -72,7 +72,7 @@ def test_engine_that_fails_once_is_restarted(tmp_path: Path, mode: str, monkeypa
 @pytest.mark.parametrize(
     ("mode", "seconds", "why"),
     [
-        ("chatters", 1.0, "did not answer .* within 1 s"),
+        ("chatters", 1.0, "did not answer .* within 1 s|wrote .* and no answer"),  # by the speed of the machine
         ("cat", 0.2, "did not answer '1 protocol_version' within 0.2 s"),
     ],
 )
