@@ -51,7 +51,7 @@ MAX_ATTEMPTS = 3
 """Most requests for the evaluation of one model."""
 
 MOST_UNRATED = 3
-"""Most promotions in a row without a rating: with five, published ratings are 52 Elo off a round robin (ADR-018)."""
+"""Most promotions in a row without a rating: with five, ratings are further from a round robin (ADR-018)."""
 
 MOST_REJECTED = 5
 """Most rejections in a row without a rating, which stalls are found by. No time is set, as windows follow ratings."""

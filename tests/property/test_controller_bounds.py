@@ -14,6 +14,7 @@ from app.events import (
     ExplorationBoost,
     HyperparameterUpdated,
     ModelPromoted,
+    ModelRolledBack,
     QualityPenaltyApplied,
     SelfplayRequested,
     TrainingIntensityChanged,
@@ -106,15 +107,12 @@ def test_every_bound_and_cooldown_holds(story):
 
 
 def check_rows(story):
-    """Assert that trainings are on rows of the model that they begin with, and of the champion before it."""
-    before = defaultdict(set)
-    for event in story.events:
-        if isinstance(event.data, ModelPromoted):
-            before[event.data.model].add(event.data.previous)
+    """Assert that trainings are on rows of the model that they begin with, and of champions before it."""
+    champions = {event.data.model for event in story.events if isinstance(event.data, ModelPromoted)}
+    champions |= {event.data.to_model for event in story.events if isinstance(event.data, ModelRolledBack)}
     for event in story.concluded:
         if isinstance(event.data, TrainingRequested):
-            base = event.data.base_model
-            assert {shard.model for shard in event.data.shards} <= {base, *before[base]}
+            assert {shard.model for shard in event.data.shards} <= {event.data.base_model, *champions}
 
 
 def check_cooldowns(story):

@@ -147,6 +147,7 @@ def graded_scores(players: int, rotations: int) -> st.SearchStrategy[GradedScore
     """Return scores of rotations with any mean and variance."""
 
     def moments(mean: float, variance: float) -> GradedScores:
+        mean = round(mean, 12)  # the square of a smaller one may be no number
         squares = rotations * (mean**2 + variance)
         return GradedScores(players=players, rotations=rotations, total=rotations * mean, squares=squares)
 
