@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from app.controllers.controller import Controller
 from app.controllers.state import FeedbackState, States, state_of
-from app.core import SECOND_US, ConfigKey
+from app.core import SECOND_US, SECONDS_PER_HOUR, ConfigKey
 from app.events import CurriculumRebalanced, Emission, EvaluationCompleted, Event, Payload, Row, Step, handles
 
 ALL = ""
@@ -136,5 +136,5 @@ def _told(state: FeedbackState) -> str:
     """Describe a configuration's gain."""
     if state.elo_gain is None or state.elo_gain_stderr is None:
         return "has gains that are not known yet"
-    hourly = f"{state.elo_gain * 3600:+.0f} ± {state.elo_gain_stderr * 3600:.0f}"
+    hourly = f"{state.elo_gain * SECONDS_PER_HOUR:+.0f} ± {state.elo_gain_stderr * SECONDS_PER_HOUR:.0f}"
     return f"gains {hourly} Elo per hour of a worker"

@@ -5,7 +5,8 @@ configuration that wants games waits with a tag: the finish of its last turn, or
 away for long. The least tag goes first. Its turn finishes at tag + cost / priority. The cost is the worker time that a
 request brings in all: its games, their inspection, and its share of the trainings and evaluations that follow, so that
 not self-play alone is shared in proportion to priority. Priorities are bounded, so every waiting configuration's turn
-comes. Virtual time is the latest start of a turn. It never falls, so a waiting configuration's tag does not change.
+comes. Virtual time is the latest start of a turn of a configuration that is not plateaued. While plateaus stay the same
+it never falls, so that a waiting configuration's tag does not change.
 
 A plateaued configuration waits until virtual time has reached its tag, even if workers are idle: its trainings and
 evaluations would take processors from others. If virtual time stands still, because the others wait for something, it
@@ -23,9 +24,6 @@ from app.controllers.state import FeedbackState, States, state_of
 from app.controllers.worker_health import WorkerHealth
 from app.core import SECOND_US, ConfigKey, EventId, ModelHash
 from app.events import Cause, Row, ShardRef
-
-HIGHEST = 3.0
-"""The highest priority."""
 
 CREDIT_TURNS = 2
 """Turns at the lowest priority that a configuration may catch up after it was away."""
@@ -204,6 +202,7 @@ def machine_idles(workers: Mapping[str, WorkerRow], states: States, settings: Ru
 
 
 Wanted = Literal["lacking", "more"]
+"""How urgently a configuration wants games; the more urgent sorts first."""
 
 
 def wants(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: int) -> Wanted | None:
@@ -273,12 +272,10 @@ def _turn_gap_us(row: ConfigRow, state: FeedbackState, settings: RunSettings) ->
 
 
 def priority(state: FeedbackState, feedback: FeedbackSettings) -> float:
-    """Return the curriculum weight, within ``starvation_floor`` and ``HIGHEST``.
+    """Return the curriculum weight, within ``starvation_floor`` and the curriculum's ``maximum``, whoever set it.
 
     A plateaued configuration counts with the lowest weight. It may have more, because weights average 1 and have a
     maximum: where one configuration alone learns, the others get the rest of the mean.
     """
-    weight = state.curriculum_weight
-    if state.plateaued:
-        weight = min(weight, feedback.curriculum.minimum)
-    return min(HIGHEST, max(feedback.scheduler.starvation_floor, weight))
+    highest = feedback.curriculum.minimum if state.plateaued else feedback.curriculum.maximum
+    return max(feedback.scheduler.starvation_floor, min(highest, state.curriculum_weight))

@@ -154,6 +154,14 @@ class Candidate(Row, frozen=True):
     retry_us: int | None = None
     failed: Cause | None = None
 
+    def evaluated(self, event: Event[EvaluationCompleted]) -> "Candidate":
+        """Return the candidate after an evaluation, whose games are not counted yet."""
+        data, is_gate = event.data, event.data.purpose == "gate"
+        judged = self.replace(rounds=self.rounds + 1, failures=0) if is_gate else self
+        if is_gate and self.rated:  # a gauntlet says more about its strength
+            return judged
+        return judged.replace(rated=not is_gate, evaluation_id=event.id, elo=data.elo, elo_stderr=data.elo_stderr)
+
     def after(self, match: MatchResult, players: int) -> "Candidate":
         """Return the candidate after another round of gate games.
 
@@ -220,22 +228,16 @@ class ModelLifecycleCoordinator(Controller):
         return _step(event, Candidate(model=data.model, parent=data.parent, step=data.step))
 
     @handles(EvaluationCompleted)
-    def evaluated(  # noqa: C901 - a rule from top to bottom
-        self, rows: Rows, event: Event[EvaluationCompleted], states: States
-    ) -> Step[GateRow]:
+    def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[GateRow]:
         """Judge the candidate by its games against the current model, those of its gauntlet included."""
         candidate, data = _candidate(rows, event), event.data
         current = state_of(states, event.subject).lineage.current_model
         players = self.settings.config(event.subject).players
         if candidate is None:
             return Step()
-        is_gate, judged = data.purpose == "gate", candidate
+        is_gate, judged = data.purpose == "gate", candidate.evaluated(event)
         if is_gate and data.results[0].players != players:
             return Step()
-        if is_gate:
-            judged = judged.replace(rounds=candidate.rounds + 1, failures=0)
-        if not (is_gate and candidate.rated):  # a gauntlet says more about its strength
-            judged = judged.replace(rated=not is_gate, evaluation_id=event.id, elo=data.elo, elo_stderr=data.elo_stderr)
         if current is None:
             return _promote(event, current, judged, _evidence(judged, "no model before it", 0, 0))
         if candidate.parent != current:

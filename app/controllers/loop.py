@@ -2,7 +2,7 @@
 
 A rating costs several times the games of a gate, and successive champions differ by little. So once evaluations have
 taken their share of a configuration's worker time, a gauntlet rates a candidate only if it can tell something: at the
-beginning of a lineage, while champions gain much, a few times in each stall window, and when the league may admit it.
+beginning of a lineage, while champions gain much, after some verdicts, and when the league may admit it.
 The others begin with their gate.
 
 Without an evaluation for the whole stall window, improvement is unknown. That is not a plateau, and exploration would

@@ -27,6 +27,8 @@ from app.events import (
 
 HISTORY_LENGTH = 20
 LONGEST_JOB_SECONDS = 86_400.0
+"""Most worker time that one job counts for."""
+
 SPACINGS = 18
 """Pools of ratings in a stall window."""
 
@@ -243,9 +245,11 @@ class FeedbackState(Row, frozen=True):
 
         A job counts for a day at most, because a machine that sleeps meanwhile would report its sleep, too.
         """
-        more = {kind: min(max(0.0, spent or 0.0), LONGEST_JOB_SECONDS) for kind, spent in seconds.items()}
-        spent = {kind: getattr(self.worker_time, kind) + spent for kind, spent in more.items()}
-        return self.replace(worker_time=self.worker_time.replace(**spent))
+        sums = {
+            kind: getattr(self.worker_time, kind) + min(max(0.0, spent or 0.0), LONGEST_JOB_SECONDS)
+            for kind, spent in seconds.items()
+        }
+        return self.replace(worker_time=self.worker_time.replace(**sums))
 
     def update_elo(
         self, elo: Elo, stderr: float, now: datetime, stall: StallSettings, model: ModelHash | None = None

@@ -8,19 +8,20 @@ from hypothesis import Phase, given, settings
 from profiles import examples
 from random_histories import CONFIGS, FEEDBACK, stories
 
+from app.controllers import Lineage
 from app.events import (
     CurriculumRebalanced,
     EvaluationCompleted,
     ExplorationBoost,
     HyperparameterUpdated,
-    ModelPromoted,
-    ModelRolledBack,
     QualityPenaltyApplied,
     SelfplayRequested,
     TrainingIntensityChanged,
     TrainingRequested,
 )
 from daemons.registry import DAEMONS
+
+PPO_KEY, _ = (config.key for config in CONFIGS)
 
 READS = frozenset().union(*(one.reads for spec in DAEMONS.values() for one in spec.controllers))
 EXAMPLES = settings(max_examples=examples(100), phases=[Phase.explicit, Phase.reuse, Phase.generate])
@@ -107,12 +108,16 @@ def test_every_bound_and_cooldown_holds(story):
 
 
 def check_rows(story):
-    """Assert that trainings are on rows of the model that they begin with, and of champions before it."""
-    champions = {event.data.model for event in story.events if isinstance(event.data, ModelPromoted)}
-    champions |= {event.data.to_model for event in story.events if isinstance(event.data, ModelRolledBack)}
-    for event in story.concluded:
-        if isinstance(event.data, TrainingRequested):
-            assert {shard.model for shard in event.data.shards} <= {event.data.base_model, *champions}
+    """Assert that trainings are on rows of the model that they begin with, by PPO also of the champion before it."""
+    own, lineages, before = {event.id for event in story.concluded}, defaultdict(Lineage), defaultdict(set)
+    for event in story.events:
+        if event.id in own and isinstance(event.data, TrainingRequested):
+            base = event.data.base_model
+            assert {shard.model for shard in event.data.shards} <= {base, *before[event.subject, base]}
+        lineages[event.subject] = lineages[event.subject].after(event)
+        if event.subject == PPO_KEY:
+            for earlier, later in pairwise(lineages[event.subject].champions):
+                before[event.subject, later.model].add(earlier.model)
 
 
 def check_cooldowns(story):

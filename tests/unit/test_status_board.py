@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from recorded_run import KEY, NEW, OLD, START, Recording, evaluated, evidence, match, recording, trained
 from rich.console import Console
 
+from app.api.following import is_shown
 from app.bus.ports import Present, Sign
 from app.cli.up_screen import daemons_text
 from app.config import GAMES, PROFILES, RunSettings
 from app.core import MeanOutcome, ModelHash
 from app.events import (
     CATALOGUE,
+    CurriculumRebalanced,
     DaemonFailed,
     DaemonHeartbeat,
     DaemonReady,
@@ -146,6 +148,17 @@ def test_status_says_what_is_unusual_about_a_configuration(capsys: pytest.Captur
     assert shown(intensity("normal", "paused")) == ["boosted", "1.5"]
     assert shown(boost.replace(multiplier=1.0)) == []
     assert shown(boost, after_seconds=61) == [], "it has lapsed"
+
+
+def test_plateau_is_shown_until_another_rebalancing_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
+    run = recording()
+    for plateaued in ((KEY,), ()):
+        rebalanced = CurriculumRebalanced(weights={KEY: 0.2}, plateaued=plateaued, reason="r")
+        assert is_shown(rebalanced), "flyball up has a line for it"
+        run.add(rebalanced)
+        assert config_of(run).plateaued == bool(plateaued)
+        Console(width=200).print(status_table(status_of(run)))
+        assert ("plateaued" in capsys.readouterr().out) == bool(plateaued)
 
 
 def test_status_counts_trainings_that_diverged_in_a_row(capsys: pytest.CaptureFixture[str]) -> None:
