@@ -26,6 +26,7 @@ from app.dashboard.access import Access, AddressTaken, BadToken, listen, read_to
 from app.dashboard.feed import Feed
 from app.dashboard.server import serve
 from app.dashboard.stream import message
+from app.events import CurriculumRebalanced
 from app.telemetry.logs import render
 
 EVENTS = recording().events
@@ -83,6 +84,19 @@ def test_page_comes_with_a_strict_policy(reader, path):
     assert "unsafe" not in policy
     assert not re.search(r"<script(?! src=)|<style| style=| on\w+=", answer.text)
     assert not re.search(r"(src|href|action)=\"(?!/|#|\")", answer.text)
+
+
+def test_overview_and_state_show_a_plateau(tmp_path):
+    run = recording()
+    run.add(CurriculumRebalanced(weights={KEY: 0.2}, plateaued=(KEY,), reason="r"))
+    write_journal(tmp_path / "journal.sqlite", run.events)
+    with TestClient(dashboard_of(tmp_path)) as client:
+        while client.app.state.feed.model.position < len(run.events):
+            time.sleep(0.01)
+        assert re.search(r'class="chip warn"[^>]*>plateaued<', client.get(f"/overview/card/{KEY}").text)
+        row = re.search(r'<th scope="row">plateaued.*?</tr>', client.get(f"/configuration/{KEY}").text, re.DOTALL)
+    assert row
+    assert "True" in row[0]
 
 
 def test_pages_show_the_configuration_values_and_events(reader):
