@@ -70,9 +70,9 @@ class StallSettings(OrderedSettings):
     )
     window_hours: Hours = Field(6.0, description="longest window over which the slope of ratings is measured")
     window_ratings: int = Field(
-        20, ge=0, description="ratings that a shorter window spans; 0: windows are always window_hours"
+        10, ge=0, description="ratings that a shorter window spans; 0: windows are always window_hours"
     )
-    shortest_window_seconds: Seconds = Field(120.0, description="shortest window, however fast ratings come")
+    shortest_window_seconds: Seconds = Field(60.0, description="shortest window, however fast ratings come")
     confidence: Factor = Field(2.576, description="standard errors from slope to bound; 2.576: 99.5% one-sided")
     margin: FactorOrZero = Field(
         1.75, description="standard errors by which slopes over shorter times must also lie below velocity"
@@ -242,7 +242,9 @@ class LifecycleSettings(OrderedSettings):
     beta: float = Field(0.05, ge=1e-9, lt=0.5, description="probability of rejecting a candidate of strength elo1")
     max_games: int = Field(2000, ge=2, description="games after which an undecided candidate is rejected")
     evaluation_share: Share = Field(
-        0.1, description="share of a configuration's worker time that evaluations take before most are gates alone"
+        0.1,
+        description="share of a configuration's worker time, or of the mean of all if that is more, that evaluations "
+        "take before most are gates alone",
     )
     rollback_at: str = Field(
         "severe", pattern="^(moderate|severe|critical)$", description="least severity that rolls the champion back"

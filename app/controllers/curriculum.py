@@ -8,7 +8,8 @@ so quality is a factor. Weights average 1. Their lower bound is a floor, so that
 is noticed.
 
 A configuration is *plateaued* if boosts of exploration have not ended its stall, and its gain alone would bring it less
-than the floor. It then plays, trains and is rated at the floor, until its gain would bring it twice as much.
+than half of an equal share. It then plays, trains and is rated at the floor, until its gain would bring it an equal
+share.
 """
 
 from bisect import bisect_left, bisect_right
@@ -27,8 +28,8 @@ ALL = ""
 VAIN_STALLS = 2
 """Consecutive stalls after which a configuration may be plateaued: the first one brought a boost, in vain."""
 
-WAKES_AT = 2.0
-"""Share by gain, as a multiple of the floor, at which a configuration is no longer plateaued."""
+PLATEAUED_BELOW, WAKES_AT = 0.5, 1.0
+"""Weights by gain alone below which a stalled configuration is plateaued, and from which on it no longer is."""
 
 LEAST_WORTH = 1e-9
 """Least expected gain, Elo per second of worker time; above 0, so that weights can be scaled."""
@@ -76,14 +77,14 @@ def plateaued(
 
     None is where the floor is an equal share, and all weights are.
     """
-    mean, wakes_at = sum(raw.values()) / len(raw), min(1.0, WAKES_AT * floor)
+    mean = sum(raw.values()) / len(raw)
     return {
         key
         for key, state in states.items()
         if floor < 1
         and state.stalls >= VAIN_STALLS
         and state.elo_gain is not None
-        and raw[key] < mean * (wakes_at if state.plateaued else floor)
+        and raw[key] < mean * (WAKES_AT if state.plateaued else PLATEAUED_BELOW)
     }
 
 

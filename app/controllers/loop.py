@@ -11,6 +11,7 @@ not bring an evaluation. So EVALUATION_OVERDUE is emitted once, and the status s
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from statistics import fmean
 from typing import Any, ClassVar
 
 from app.controllers.bad_nodes import Delivered, NodeRow, NodeWatch
@@ -142,7 +143,7 @@ class FeedbackLoopController(Controller):
         row = rows.get(key) or FIRST
         if state.lineage.candidate not in (None, data.model):
             return Step()
-        if not self._is_rating_due(state, event):
+        if not self._is_rating_due(event, states):
             seed = derive_seed(self.settings.seed, key, "evaluation", data.model, 0)
             gate = EvaluationRequested(purpose="gate", model=data.model, step=data.step, seed=seed)
             return Step({key: row.replace(awaited=None)}, (Emission(gate),))
@@ -248,9 +249,10 @@ class FeedbackLoopController(Controller):
             emissions += [emission._replace(subject=config.key) for emission in (*overdue, *checked)]
         return Step(changed, tuple(emissions))
 
-    def _is_rating_due(self, state: FeedbackState, event: Event[TrainingCompleted]) -> bool:
+    def _is_rating_due(self, event: Event[TrainingCompleted], states: States) -> bool:
         """Return whether a rating of a new candidate can tell something that is worth its games."""
-        lineage, data, feedback = state.lineage, event.data, self.settings.feedback
+        state, data, feedback = state_of(states, event.subject), event.data, self.settings.feedback
+        lineage = state.lineage
         latest = state.elo_history[-1] if state.elo_history else None
         if latest is None or state.elo_gain is None or latest.root != lineage.root:
             return True  # little is known of this lineage
@@ -265,7 +267,10 @@ class FeedbackLoopController(Controller):
             return True
         if latest.base not in [champion.model for champion in lineage.champions[-MOST_UNRATED:]]:
             return True
-        return state.worker_time.evaluation < feedback.lifecycle.evaluation_share * state.worker_time.total
+        # At least the mean counts, because a game that is done gets little time, and only ratings show that it is done.
+        mean = fmean(state_of(states, config.key).worker_time.total for config in self.settings.configs)
+        spent = state.worker_time
+        return spent.evaluation < feedback.lifecycle.evaluation_share * max(spent.total, mean)
 
     def _emit_overdue(
         self, row: FeedbackRow, state: FeedbackState, now_us: int

@@ -47,12 +47,12 @@ def test_weights_are_clamped_average_1_and_keep_their_order(raw):
 @pytest.mark.parametrize(
     ("stalls", "before", "gain", "done"),
     [
-        *((1, False, 0.0, False), (2, False, 0.0, True), (2, False, 0.112, False), (2, False, 0.110, True)),
-        *((2, True, 0.249, True), (2, True, 0.251, False)),
+        *((1, False, 0.0, False), (2, False, 0.0, True), (2, False, 0.334, False), (2, False, 0.333, True)),
+        *((2, True, 0.999, True), (2, True, 1.0, False)),
     ],
 )
-def test_plateaued_after_a_vain_boost_below_the_floor(stalls, before, gain, done):
-    """Two configurations; the other gains 1. A share of 0.2 begins at a gain of 1/9, and one of 0.4 at 1/4."""
+def test_plateaued_after_a_vain_boost_at_less_than_others(stalls, before, gain, done):
+    """Two configurations; the other gains 1. Half of an equal share begins at a gain of 1/3, and all of it at 1."""
     states = {KEY: gaining(0.0, stalls=stalls, plateaued=before), OTHER_KEY: gaining(1.0)}
     assert (KEY in plateaued(states, {KEY: gain, OTHER_KEY: 1.0}, floor=0.2)) == done
 
@@ -101,7 +101,7 @@ def test_importance_counts_like_gain():
 def test_unknown_gain_counts_as_the_best():
     """The other configuration is rated for the first time when much is known of this one."""
     driven = Driven(CurriculumIntegration, SETTINGS)
-    for minute in range(12):
+    for minute in range(30):
         driven.feed(played().replace(seconds=10.0), rated(10.0 * minute), at=60 * minute)
     assert driven.state(KEY).elo_gain == pytest.approx(10 / 11), "Elo per second: ten of self-play, one of evaluation"
     assert driven.state(KEY).curriculum_weight == driven.state(OTHER_KEY).curriculum_weight == 1.0
@@ -135,10 +135,10 @@ def test_a_change_that_is_too_small_is_no_decision():
 
 
 def test_cooldown_shrinks_with_the_stall_window():
-    """Ratings a minute apart: 20 of them are a window of 20 minutes instead of 6 hours, and 10 minutes become 33 s."""
+    """Ratings a minute apart: 10 of them are a window of 10 minutes instead of 6 hours, and 10 minutes become 17 s."""
     two = Two()
     two.run(9, first=0.0, second=100.0)
-    assert two.driven.state(KEY).time_scale == pytest.approx(1 / 18)
+    assert two.driven.state(KEY).time_scale == pytest.approx(1 / 36)
     assert two.changes
 
 

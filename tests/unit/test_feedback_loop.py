@@ -333,6 +333,14 @@ class TestEvaluationTrigger:
         loop.feed(played().replace(seconds=seconds), at=2 * HOUR)
         assert self.promote(loop, [3], at=2 * HOUR) == [purpose]
 
+    @pytest.mark.parametrize(("seconds", "purpose"), [(52.9, "gate"), (53.1, "rating")])
+    def test_cheap_one_is_rated_as_if_it_took_the_mean(self, seconds, purpose):
+        """It has taken seven seconds, three of them for ratings. The other one has taken ``seconds``."""
+        loop = Driven(FeedbackLoopController, run_settings(KEY, OTHER_KEY, **STEADY))
+        self.begin(loop)
+        loop.feed(played().replace(seconds=seconds), key=OTHER_KEY, at=2 * HOUR)
+        assert self.promote(loop, [3], at=2 * HOUR) == [purpose]
+
     def test_rating_is_due_at_once_for_another_base(self, loop):
         """A candidate of a replaced model will be refused. A model of an operator begins another history."""
         self.begin(loop)
