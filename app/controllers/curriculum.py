@@ -13,11 +13,11 @@ share.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from typing import ClassVar
 
-from app.controllers.controller import Controller
+from app.controllers.controller import Controller, Watched
 from app.controllers.state import FeedbackState, States, state_of
 from app.core import SECOND_US, SECONDS_PER_HOUR, ConfigKey
 from app.events import CurriculumRebalanced, Emission, EvaluationCompleted, Event, Payload, Row, Step, handles
@@ -111,9 +111,7 @@ class CurriculumIntegration(Controller):
             return Step()
         raw = self._raw(feedback)
         done = plateaued(feedback, raw, limits.minimum)
-        weights = normalised(
-            {key: LEAST_WORTH if key in done else raw[key] for key in raw}, limits.minimum, limits.maximum
-        )
+        weights = self._weights(raw, done)
         changes = {key: weight - feedback[key].curriculum_weight for key, weight in weights.items()}
         most = max(changes, key=lambda key: abs(changes[key]))
         before = {key for key, state in feedback.items() if state.plateaued}
@@ -124,6 +122,39 @@ class CurriculumIntegration(Controller):
         news.append(f"{most} {_told(feedback[most])}, {feedback[most].curriculum_weight:.2f} → {weights[most]:.2f}")
         rebalanced = CurriculumRebalanced(weights=weights, plateaued=tuple(sorted(done)), reason="; ".join(news))
         return Step({ALL: CurriculumRow(set_us=event.recorded_us)}, (Emission(rebalanced),))
+
+    def watches(self, rows: Mapping[str, CurriculumRow], states: States, key: str) -> Sequence[Watched]:
+        """Return the weight that the gain would bring, and the due change. See ``Controller.watches``."""
+        limits = self.settings.feedback.curriculum
+        feedback = {config.key: state_of(states, config.key) for config in self.settings.configs}
+        raw, shown = self._raw(feedback), ConfigKey(key)
+        state = feedback[shown]
+        due = self._weights(raw, plateaued(feedback, raw, limits.minimum))[shown] - state.curriculum_weight
+        known = state.elo_gain is not None
+        share = Watched(
+            what="weight that its gain alone would bring",
+            value=raw[shown] * len(raw) / sum(raw.values()) if known else None,
+            threshold=WAKES_AT if state.plateaued else PLATEAUED_BELOW,
+            acts="above" if state.plateaued else "below",
+            effect="no longer plateaued" if state.plateaued else "plateaued",
+            waits="" if state.plateaued else f"{state.stalls} of {VAIN_STALLS} stalls",
+        )
+        change = Watched(
+            what="change of its weight that is due",
+            value=abs(due),
+            threshold=limits.min_change,
+            acts="above",
+            effect=f"weight {state.curriculum_weight:.2f} → {state.curriculum_weight + due:.2f}",
+            setting="feedback.curriculum.min_change",
+            waits="" if known else "its gain is not known yet",
+        )
+        return share, change
+
+    def _weights(self, raw: Mapping[ConfigKey, float], done: Collection[ConfigKey]) -> dict[ConfigKey, float]:
+        """Return the weights of all configurations, of which some are plateaued."""
+        limits = self.settings.feedback.curriculum
+        expected = {key: LEAST_WORTH if key in done else gain for key, gain in raw.items()}
+        return normalised(expected, limits.minimum, limits.maximum)
 
     def _raw(self, feedback: Mapping[ConfigKey, FeedbackState]) -> dict[ConfigKey, float]:
         """Return each configuration's expected gain times its importance; where it is unknown, the greatest of all."""

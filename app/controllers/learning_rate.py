@@ -9,13 +9,14 @@ one candidate after the other, and nothing is learned. So several consecutive re
 because each try costs as many trainings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from math import hypot
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from app.config import Parameter
-from app.controllers.controller import Controller
+from app.config.feedback import LearningRateSettings
+from app.controllers.controller import Controller, Watched
 from app.controllers.knobs import is_turned
 from app.controllers.lineage import REMEMBERED
 from app.controllers.state import HISTORY_LENGTH, FeedbackState, States, state_of
@@ -68,6 +69,29 @@ FIRST = LearningRow()
 Rows = Mapping[str, LearningRow]
 
 
+class MeanGain(NamedTuple):
+    """Mean difference between successive ratings, Elo, and the gains at which the learning rate changes.
+
+    These are the settings', or further out where the ratings are noisy.
+    """
+
+    gain: float
+    differences: int
+    lower_at: float
+    raise_at: float
+
+
+def _mean_gain(state: FeedbackState, limits: LearningRateSettings) -> MeanGain | None:
+    """Return the mean gain of the latest ratings; ``None`` while there are too few."""
+    differences = min(limits.evaluations, HISTORY_LENGTH - 1)
+    rated = connected(state.elo_history)[-differences - 1 :]
+    if len(rated) <= differences:
+        return None
+    gain = (rated[-1].elo - rated[0].elo) / differences
+    noise = limits.confidence * hypot(rated[-1].stderr, rated[0].stderr) / differences
+    return MeanGain(gain, differences, min(limits.lower_at_elo, -noise), max(limits.raise_at_elo, noise))
+
+
 class EvaluationFeedbackHandler(Controller):
     """Owns the learning rate."""
 
@@ -91,16 +115,13 @@ class EvaluationFeedbackHandler(Controller):
         state = state_of(states, event.subject)
         if data.purpose != "rating" or not state.lineage.is_trial(data.model):
             return Step()
-        row, differences = row.replace(ratings=row.ratings + 1), min(limits.evaluations, HISTORY_LENGTH - 1)
-        rated = connected(state.elo_history)[-differences - 1 :]
-        if len(rated) <= differences or self._cooling(event, row):
+        row, measured = row.replace(ratings=row.ratings + 1), _mean_gain(state, limits)
+        if measured is None or self._cooling(event, row):
             return Step({event.subject: row})
-        gain = (rated[-1].elo - rated[0].elo) / differences
-        noise = limits.confidence * hypot(rated[-1].stderr, rated[0].stderr) / differences
-        if min(limits.lower_at_elo, -noise) < gain < max(limits.raise_at_elo, noise):
+        if measured.lower_at < measured.gain < measured.raise_at:
             return Step({event.subject: row})
-        factor = limits.raise_factor if gain >= limits.raise_at_elo else limits.lower_factor
-        reason = f"mean gain of {gain:+.1f} Elo over the last {differences} evaluations"
+        factor = limits.raise_factor if measured.gain >= limits.raise_at_elo else limits.lower_factor
+        reason = f"mean gain of {measured.gain:+.1f} Elo over the last {measured.differences} evaluations"
         return self._scaled(event, row, state, factor, reason)
 
     @handles(ModelPromoted)
@@ -169,6 +190,34 @@ class EvaluationFeedbackHandler(Controller):
             return Step()
         reason = f"{state.consecutive_failures} candidates in a row were rejected"
         return self._scaled(event, row, state, limits.rejections_factor, reason)
+
+    def watches(self, rows: Rows, states: States, key: str) -> Sequence[Watched]:
+        """Return the mean gain of the latest ratings, and the rejections. See ``Controller.watches``."""
+        if not is_turned("learning_rate", self.settings, key):
+            return ()
+        state, limits = state_of(states, key), self.settings.feedback.learning_rate
+        measured, setting = _mean_gain(state, limits), "feedback.learning_rate."
+        gain, lower_at, raise_at, waits = None, limits.lower_at_elo, limits.raise_at_elo, ""
+        if measured is None:
+            waits = f"{len(connected(state.elo_history))} of {limits.evaluations + 1} ratings"
+        else:
+            gain, lower_at, raise_at = measured.gain, measured.lower_at, measured.raise_at
+        before = state.parameter("learning_rate", self.settings)
+        highest = waits or ("it is at its highest" if before >= limits.maximum else "")
+        lowest = waits or ("it is at its lowest" if before <= limits.minimum else "")
+        what, rate = f"mean gain of the last {limits.evaluations} ratings", "learning rate x {:g}".format
+        return (
+            Watched(what, gain, raise_at, "above", rate(limits.raise_factor), setting + "raise_at_elo", "Elo", highest),
+            Watched(what, gain, lower_at, "below", rate(limits.lower_factor), setting + "lower_at_elo", "Elo", lowest),
+            Watched(
+                what="consecutive rejections",
+                value=state.consecutive_failures,
+                threshold=limits.rejections,
+                acts="above",
+                effect=rate(limits.rejections_factor),
+                setting=setting + "rejections",
+            ),
+        )
 
     def _cooling(self, event: Event[Any], row: LearningRow) -> bool:
         limits = self.settings.feedback.learning_rate

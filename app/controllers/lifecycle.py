@@ -15,11 +15,11 @@ again, because the next candidates are compared with it.
 """
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
-from app.controllers.controller import Controller
+from app.controllers.controller import Controller, Watched
 from app.controllers.lineage import Champion, Lineage
 from app.controllers.state import States, state_of
 from app.controllers.watchdog import SEVERITIES
@@ -342,9 +342,7 @@ class ModelLifecycleCoordinator(Controller):
         return Emission(EvaluationRequested(purpose="rating", model=champion.model, step=champion.step, seed=seed))
 
     def _judged(self, event: Event[Any], current: ModelHash | None, candidate: Candidate) -> Step[GateRow]:
-        limits = self.settings.feedback.lifecycle
-        counts = candidate.rotations or (0,) * rotation_outcomes(self.settings.config(event.subject).players)
-        llr = gsprt_llr(counts, limits.elo0, limits.elo1, candidate.graded)
+        limits, llr = self.settings.feedback.lifecycle, self._llr(event.subject, candidate)
         verdict = sprt_verdict(llr, limits.alpha, limits.beta)
         if verdict == "continue" and candidate.games < limits.max_games:
             return self._another_round(event, current, candidate)
@@ -356,6 +354,24 @@ class ModelLifecycleCoordinator(Controller):
             worse = _evidence(candidate, _below(limits.elo1), -llr, -rejected)
             return _reject(event, current, candidate, worse)
         return _reject(event, current, candidate, _evidence(candidate, f"undecided: {better}", llr, accepted))
+
+    def _llr(self, key: str, candidate: Candidate) -> float:
+        """Return the log-likelihood ratio of a candidate's gate games: ``elo1`` against ``elo0``."""
+        limits = self.settings.feedback.lifecycle
+        counts = candidate.rotations or (0,) * rotation_outcomes(self.settings.config(key).players)
+        return gsprt_llr(counts, limits.elo0, limits.elo1, candidate.graded)
+
+    def watches(self, rows: Rows, states: States, key: str) -> Sequence[Watched]:
+        """Return the evidence for and against the candidate. See ``Controller.watches``."""
+        limits, candidate = self.settings.feedback.lifecycle, rows.get(key, NO_CANDIDATE).candidate
+        rejected, accepted = sprt_bounds(limits.alpha, limits.beta)
+        llr = self._llr(key, candidate) if candidate and candidate.games else None
+        waits = "no candidate" if candidate is None else f"{candidate.games} gate games"
+        what, setting = f"evidence that the candidate is {_at_least(limits.elo0)}", "feedback.lifecycle."
+        return (
+            Watched(what, llr, accepted, "above", "promoted", setting + "alpha", waits=waits),
+            Watched(what, llr, rejected, "below", "rejected", setting + "beta", waits=waits),
+        )
 
     def _another_round(self, event: Event[Any], current: ModelHash | None, candidate: Candidate) -> Step[GateRow]:
         if candidate.rounds >= MAX_ROUNDS:

@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from app.config.feedback import StallSettings
+from app.controllers.controller import Watched
 from app.controllers.state import FeedbackState
 from app.controllers.trend import RatingPool, Slope, latest_slopes
 from app.core import SECOND_US, SECONDS_PER_HOUR
@@ -98,6 +99,31 @@ def check_stall(
         boost = _boost(multiplier / settings.boost, settings, why)
         return (Emission(boost, evidence=set_by),)
     return ()
+
+
+def watched_gain(state: FeedbackState, settings: StallSettings) -> Watched:
+    """Return the gain that decides on a stall, and what the rule waits for."""
+    scaled = settings.at(state.time_scale)
+    bound = None
+    if state.elo_velocity is not None and state.elo_velocity_stderr is not None:
+        bound = (state.elo_velocity + settings.confidence * state.elo_velocity_stderr) * scaled.window_hours
+    pools = state.elo_pools
+    minutes = (pools[-1].time - pools[0].time).total_seconds() / 60 if pools else 0.0
+    window, waits = scaled.window_hours * 60, ""
+    if state.plateaued:
+        waits = "it is plateaued, and boosted no more"
+    elif minutes < window:
+        waits = f"ratings over {minutes:.1f} of {window:.1f} min"
+    return Watched(
+        what=f"greatest likely gain in a window of {window:.3g} min",
+        value=bound,
+        threshold=scaled.velocity * scaled.window_hours,
+        acts="below",
+        effect=f"exploration x {settings.boost:g}",
+        setting="feedback.stall.velocity",
+        unit="Elo",
+        waits=waits,
+    )
 
 
 def _boost(multiplier: float, settings: StallSettings, reason: str) -> ExplorationBoost:
