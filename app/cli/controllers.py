@@ -10,7 +10,7 @@ from rich.text import Text
 
 from app.api.runs import RunLocation, check_config, check_played, open_run
 from app.cli.options import json_option, run_options
-from app.cli.output import complain, show, write_json
+from app.cli.output import complain, echo, show, write_json
 from app.controllers.controller import Watched
 from app.replay.controller_reports import ControllerReport, Decision, read_reports
 from app.status.summary import event_text, show_clock
@@ -40,7 +40,9 @@ def controllers(location: RunLocation, config_key: str | None, *, count: int, as
     if as_json:
         write_json([report_json(report, count) for report in reports])
         return
-    for report in reports:
+    for number, report in enumerate(reports):
+        if number:
+            echo()
         show(*_lines(report, count, every_rule=config_key is not None))
 
 

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from app.api.commands import completed, flyball_anywhere
 from app.dashboard.feed import Feed
 from app.status.summary import UNKNOWN, short, show_age, show_clock, show_outcome, show_time, summarise
+from app.status.watched import amount
 
 HERE = Path(__file__).parent
 
@@ -56,6 +57,7 @@ def _environment() -> Environment:
         "completed": completed,
         "clock": show_clock,
         "time": show_time,
+        "amount": amount,
     }
     return environment
 

@@ -82,7 +82,9 @@ class ControllerReports:
         self._awaiting: defaultdict[str, list[Decision]] = defaultdict(list)
 
     def take(self, event: Event[Any]) -> None:
-        """Fold the next event of a type in ``reads``."""
+        """Fold the next event. Types that are not in ``reads`` change nothing."""
+        if type(event.data) not in self.reads:
+            return
         by, _ = self._unrecorded.pop(event.id, ("", 0))
         if by:
             self._record(by, event)
@@ -127,7 +129,7 @@ class ControllerReports:
         decisions.sort(key=lambda decision: decision.event.sequence, reverse=True)
         return ControllerReport(
             name=name,
-            does=(type(controller).__doc__ or "").partition("\n")[0],
+            does=(type(controller).__doc__ or "").partition("\n")[0].replace("``", ""),
             knobs=knobs_owned(controller, settings),
             watched={key: controller.watches(rows, states, key) for key in keys},
             counts=sum((self._counts.get((name, key), Counter()) for key in about), Counter[str]()),
