@@ -168,7 +168,8 @@ class Top(App[None]):
         table = self._table("event_table")
         follow = table.cursor_row >= table.row_count - 1
         for event in events:
-            key = table.add_row(str(event.sequence), show_clock(event.recordedtime), event_text(event))
+            text = event_text(event, self._feed.watch.board.settings)
+            key = table.add_row(str(event.sequence), show_clock(event.recordedtime), text)
             self._events[key] = event
         self._trim(table)
         if events and follow:

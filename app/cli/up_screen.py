@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from app.cli.output import json_text, stdout_console, write_event
+from app.config import RunSettings
 from app.events import Event
 from app.status.status import DaemonStatus, Status
 from app.status.summary import event_text, show_clock
@@ -41,9 +42,9 @@ class Screen:
         elif not is_usual(report):
             self.say(describe(report))
 
-    def event(self, event: Event[Any]) -> None:
-        """Show an interesting event."""
-        write_event(event, as_json=self._as_json)
+    def event(self, event: Event[Any], settings: RunSettings | None) -> None:
+        """Show an interesting event. ``settings`` name user-defined controllers."""
+        write_event(event, as_json=self._as_json, settings=settings)
 
     def status(self, status: Status) -> None:
         """Ignore the status, because a file has no use for repeated tables."""
@@ -79,9 +80,10 @@ class LiveScreen(Screen):
         if not is_usual(report):
             self._pin(report.what, report.name, _line(describe(report), "red"))
 
-    def event(self, event: Event[Any]) -> None:
+    def event(self, event: Event[Any], settings: RunSettings | None) -> None:
         """Add a line; pin it if the event is notable."""
-        line = _line(f"{show_clock(event.recordedtime)} ", "dim").append_text(event_text(event))
+        line = _line(f"{show_clock(event.recordedtime)} ", "dim")
+        line.append_text(event_text(event, settings, self._live.console.width - len(line)))
         if event.data.notable:
             self._pin(event.data.event_name, event.subject, line)
         else:

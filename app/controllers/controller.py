@@ -9,6 +9,11 @@ from app.config import Parameter, RunSettings
 from app.events import HandlerReducer, Payload, Row
 
 
+def setting(name: str, value: float | str) -> str:
+    """Name the setting of a rule that decided, with its value, for a decision's reason."""
+    return f"({name} = {value if isinstance(value, str) else f'{value:g}'})"
+
+
 class Origin(NamedTuple):
     """Source of a user-defined controller.
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from app.config import Parameter
-from app.controllers.controller import Controller
+from app.controllers.controller import Controller, setting
 from app.controllers.knobs import bounded, configured, is_turned
 from app.controllers.state import FeedbackState, States, state_of
 from app.core import HEURISTIC, RANDOM, SECOND_US, SECONDS_PER_HOUR
@@ -85,14 +85,16 @@ class GauntletFeedbackController(Controller):
             return bool(changed)
 
         if (score := scores.get(HEURISTIC)) is not None:
-            why = f"{score.mean:.1%} against the heuristic, {{}} {limits.strong_win_rate:.0%}"
+            rule = setting("feedback.gauntlet.strong_win_rate", limits.strong_win_rate)
+            why = f"{score.mean:.1%} in {score.n} games against the heuristic, {{}} the threshold {rule}"
             if score.mean > limits.strong_win_rate:
                 row = row.replace(strict_steps=row.strict_steps + turn(self._stricter(state), why.format("above")))
             elif row.strict_steps and score.upper < limits.strong_win_rate:
                 turn(self._laxer(state), why.format("certainly below"))
                 row = row.replace(strict_steps=row.strict_steps - 1)
         if (score := scores.get(RANDOM)) is not None:
-            why = f"{score.mean:.1%} of {score.n} games against random, certainly {{}} {limits.weak_win_rate:.0%}"
+            rule = setting("feedback.gauntlet.weak_win_rate", limits.weak_win_rate)
+            why = f"{score.mean:.1%} in {score.n} games against random, certainly {{}} the threshold {rule}"
             if score.upper < limits.weak_win_rate:
                 row = row.replace(work_steps=row.work_steps + turn(self._more_work(state), why.format("below")))
             elif row.work_steps and score.lower > limits.weak_win_rate:

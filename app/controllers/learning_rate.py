@@ -15,7 +15,7 @@ from math import hypot
 from typing import Any, ClassVar
 
 from app.config import Parameter
-from app.controllers.controller import Controller
+from app.controllers.controller import Controller, setting
 from app.controllers.knobs import is_turned
 from app.controllers.lineage import REMEMBERED
 from app.controllers.state import HISTORY_LENGTH, FeedbackState, States, state_of
@@ -99,9 +99,12 @@ class EvaluationFeedbackHandler(Controller):
         noise = limits.confidence * hypot(rated[-1].stderr, rated[0].stderr) / differences
         if min(limits.lower_at_elo, -noise) < gain < max(limits.raise_at_elo, noise):
             return Step({event.subject: row})
-        factor = limits.raise_factor if gain >= limits.raise_at_elo else limits.lower_factor
-        reason = f"mean gain of {gain:+.1f} Elo over the last {differences} evaluations"
-        return self._scaled(event, row, state, factor, reason)
+        rises = gain >= limits.raise_at_elo
+        name, threshold = ("raise_at_elo", limits.raise_at_elo) if rises else ("lower_at_elo", limits.lower_at_elo)
+        rule = setting(f"feedback.learning_rate.{name}", threshold)
+        reason = f"mean gain of {gain:+.1f} Elo, beyond noise of {noise:.1f}, over the last {differences} evaluations"
+        factor = limits.raise_factor if rises else limits.lower_factor
+        return self._scaled(event, row, state, factor, f"{reason} {rule}")
 
     @handles(ModelPromoted)
     def promoted(self, rows: Rows, event: Event[ModelPromoted], states: States) -> Step[LearningRow]:
@@ -134,9 +137,9 @@ class EvaluationFeedbackHandler(Controller):
         if event.data.reason != "diverged" or not is_turned("learning_rate", self.settings, event.subject):
             return Step()
         row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
-        return self._scaled(
-            event, row, state, self.settings.feedback.learning_rate.lower_factor, "the training diverged"
-        )
+        factor = self.settings.feedback.learning_rate.lower_factor
+        reason = f"the training diverged {setting('feedback.learning_rate.lower_factor', factor)}"
+        return self._scaled(event, row, state, factor, reason)
 
     @handles(LossAnomalyDetected)
     def loss_was_unusual(self, rows: Rows, event: Event[LossAnomalyDetected], states: States) -> Step[LearningRow]:
@@ -152,7 +155,8 @@ class EvaluationFeedbackHandler(Controller):
         answered = trained is not None and since_change <= event.recordedtime - trained
         if trainings < limits.anomalies or answered or self._cooling(event, row):
             return Step()
-        reason = f"{trainings} trainings in a row with a loss anomaly"
+        rule = setting("feedback.learning_rate.anomalies", limits.anomalies)
+        reason = f"{trainings} consecutive trainings had a loss anomaly {rule}"
         return self._scaled(event, row, state, limits.lower_factor, reason)
 
     @handles(PromotionRejected)
@@ -167,7 +171,8 @@ class EvaluationFeedbackHandler(Controller):
         enough = state.consecutive_failures > 0 and state.consecutive_failures % limits.rejections == 0
         if not enough or (row.by_operator and self._cooling(event, row)):
             return Step()
-        reason = f"{state.consecutive_failures} candidates in a row were rejected"
+        rule = setting("feedback.learning_rate.rejections", limits.rejections)
+        reason = f"{state.consecutive_failures} consecutive candidates were rejected {rule}"
         return self._scaled(event, row, state, limits.rejections_factor, reason)
 
     def _cooling(self, event: Event[Any], row: LearningRow) -> bool:
