@@ -15,11 +15,14 @@ from app.config import RunSettings
 from app.events import Event
 from app.status.status import DaemonStatus, Status
 from app.status.summary import event_text, show_clock
-from app.status.tables import STATE_STYLES, status_table
+from app.status.tables import STATE_STYLES, next_trainings, status_table
 from daemons.supervisor import ChildReport
 
 PINNED_LINES = 6
 """Most pinned lines. Each shows the latest event of a type and configuration, or a daemon's failure."""
+
+TRAINING_LINES = 8
+"""Most lines about next trainings, which would otherwise take all room in a run of many games."""
 
 STREAM_LINES = 6
 """Most lines of ordinary events."""
@@ -122,7 +125,9 @@ class LiveScreen(Screen):
     def _tables(self) -> list[RenderableType]:
         if self._status is None:
             return []
-        return [status_table(self._status, self._live.console.width), "", daemons_text(self._status), ""]
+        waiting = next_trainings(self._status, TRAINING_LINES)
+        table = status_table(self._status, self._live.console.width)
+        return [table, *waiting, "", daemons_text(self._status), ""]
 
     def _lines(self, room: int) -> list[RenderableType]:
         """Return the lines below the tables. The pinned lines come first, then others as far as there is room."""

@@ -22,6 +22,7 @@ from app.core import derive_id
 from app.events import (
     CheckpointAdded,
     CheckpointRetired,
+    Envelope,
     Event,
     HyperparameterUpdated,
     Kind,
@@ -82,10 +83,16 @@ OWNERS: Mapping[str, str] = {knob: emitter.name for emitter in BUILT_IN for knob
 
 
 def emitter_of(event: Event[Any], settings: RunSettings | None = None) -> str:
+    """Return who emitted a recorded event; see ``emitter``."""
+    return emitter(event.envelope, event.source, settings)
+
+
+def emitter(envelope: Envelope[Any], source: str, settings: RunSettings | None) -> str:
     """Return the controller that concluded an event, or the operator who published it.
 
     Args:
-        event: any recorded event.
+        envelope: of any event.
+        source: its producer, ``daemon@node``.
         settings: of the run; ``None``: unknown, and its user-defined controllers with them.
 
     Returns:
@@ -93,29 +100,26 @@ def emitter_of(event: Event[Any], settings: RunSettings | None = None) -> str:
         observations without a cause. An empty string for what workers, hosts and the broker report. The daemon, if
         several of its controllers may have concluded the event.
     """
-    data, cause = event.data, event.envelope.causationid
+    data = envelope.data
     names = [emitter.name for emitter in BUILT_IN if emitter.may_emit(data)]
     if not names and data.kind is Kind.FACT:
         return ""
-    if cause is None:
-        return f"operator ({event.source})"
+    if envelope.causationid is None:
+        return f"operator ({source})"
     knob = knob_of(data)
     if settings and knob is not None and knob in settings.taken_over:
         return settings.taken_over[knob]
     candidates = [*names, *(settings.controllers if settings else ())]
     if len(candidates) == 1:
         return candidates[0]
-    host: str = event.source.partition("@")[0]
-    return _by_id(candidates, event) or (names[0] if len(names) == 1 else host)
+    host = source.partition("@")[0]
+    return _by_id(candidates, envelope) or (names[0] if len(names) == 1 else host)
 
 
-def _by_id(names: Iterable[str], event: Event[Any]) -> str | None:
+def _by_id(names: Iterable[str], envelope: Envelope[Any]) -> str | None:
     """Return the name that an event's id derives from; ``None`` if its cause is not the event that it names.
 
     It names evidence instead, where a tick has only set the time.
     """
-    cause = event.envelope.causationid or ""
-    return next(
-        (name for name in names if any(derive_id(name, cause, index) == event.id for index in range(MOST_EMISSIONS))),
-        None,
-    )
+    cause, indices = envelope.causationid or "", range(MOST_EMISSIONS)
+    return next((name for name in names if envelope.id in (derive_id(name, cause, index) for index in indices)), None)

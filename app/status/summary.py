@@ -44,6 +44,9 @@ UNKNOWN = "-"
 """Placeholder of an unknown value, which must not look like 0."""
 
 LONG_TEXT = 60
+LEAST_CONTENT = 60
+"""Characters of an event that a narrow terminal shows before it shows who decided."""
+
 LONG_LIST = 4
 IDENTIFIERS = frozenset({"request_id", "evaluation_id", "shard", "seed", "run_id"})
 """Fields left out of summaries."""
@@ -133,15 +136,15 @@ def event_text(event: Event[Any], settings: RunSettings | None = None, width: in
     Args:
         event: the event.
         settings: of the run; they name user-defined controllers, see ``emitter_of``.
-        width: of the line, in characters; the content is cut so that the emitter fits too.
+        width: of the line, in characters. The content is cut so that the emitter fits too, if enough of it is left.
     """
     text = Text(event.data.event_name, STYLES[event.data.kind])
     if event.subject:
         text.append(f" {event.subject}", "blue")
     text.append(f"  {summarise(event.data)}", "default")
     by = show_emitter(event, settings)
-    if width is not None:
-        text.truncate(max(1, width - len(by)), overflow="ellipsis")
+    if width is not None and width - len(by) >= LEAST_CONTENT:
+        text.truncate(width - len(by), overflow="ellipsis")
     return text.append(by, "dim")
 
 
