@@ -357,7 +357,7 @@ def _show_news(watch: JournalWatch, screen: Screen) -> None:
     """Show new events. An unreadable journal is only reported; it does not end the run."""
     try:
         for event in watch.news():
-            screen.event(event)
+            screen.event(event, watch.board.settings)
     except FlyballError as error:
         if watch.trouble != error.message:
             screen.say(str(error))

@@ -11,6 +11,11 @@ from app.events import HandlerReducer, Payload, Row
 Unit = Literal["", "Elo", "%", "rows", "standard deviations"]
 
 
+def setting(name: str, value: float | str) -> str:
+    """Name the setting of a rule that decided, with its value, for a decision's reason."""
+    return f"({name} = {value if isinstance(value, str) else f'{value:g}'})"
+
+
 class Origin(NamedTuple):
     """Source of a user-defined controller.
 

@@ -17,7 +17,8 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from typing import ClassVar
 
-from app.controllers.controller import Controller, Watched
+from app.config.feedback import CurriculumSettings
+from app.controllers.controller import Controller, Watched, setting
 from app.controllers.state import FeedbackState, States, state_of
 from app.core import SECOND_US, SECONDS_PER_HOUR, ConfigKey
 from app.events import CurriculumRebalanced, Emission, EvaluationCompleted, Event, Payload, Row, Step, handles
@@ -117,9 +118,10 @@ class CurriculumIntegration(Controller):
         before = {key for key, state in feedback.items() if state.plateaued}
         if abs(changes[most]) < limits.min_change and done == before:
             return Step()
-        news = [f"{key} is plateaued" for key in sorted(done - before)]
+        news = [f"{key} is plateaued: boosts of exploration did not end its stall" for key in sorted(done - before)]
         news += [f"{key} is no longer plateaued" for key in sorted(before - done)]
-        news.append(f"{most} {_told(feedback[most])}, {feedback[most].curriculum_weight:.2f} → {weights[most]:.2f}")
+        change = f"{most} {feedback[most].curriculum_weight:.2f} → {weights[most]:.2f}"
+        news.append(f"{change} because it {_told(feedback[most])} {_bound(weights[most], limits)}")
         rebalanced = CurriculumRebalanced(weights=weights, plateaued=tuple(sorted(done)), reason="; ".join(news))
         return Step({ALL: CurriculumRow(set_us=event.recorded_us)}, (Emission(rebalanced),))
 
@@ -162,6 +164,14 @@ class CurriculumIntegration(Controller):
         known = {key: worth(state, self.settings.config(key).importance, optimism) for key, state in feedback.items()}
         best = max((gain for gain in known.values() if gain is not None), default=1.0)
         return {key: best if gain is None else gain for key, gain in known.items()}
+
+
+def _bound(weight: float, limits: CurriculumSettings) -> str:
+    """Name the setting that a weight rests on: the bound that it has, otherwise the least change."""
+    for name, bound in (("minimum", limits.minimum), ("maximum", limits.maximum)):
+        if weight == bound:
+            return setting(f"feedback.curriculum.{name}", bound)
+    return setting("feedback.curriculum.min_change", limits.min_change)
 
 
 def _told(state: FeedbackState) -> str:

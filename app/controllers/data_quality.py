@@ -4,7 +4,7 @@ The rules set the self-play rate, the training intensity and the training block.
 """
 
 from app.config.feedback import FeedbackSettings, IntensitySettings, QualitySettings
-from app.controllers.controller import Watched
+from app.controllers.controller import Watched, setting
 from app.controllers.state import FeedbackState
 from app.core import SECOND_US
 from app.events import (
@@ -127,5 +127,6 @@ def apply_parity(
     clean = row.clean_checks + 1
     if clean < settings.parity_clear_checks:
         return row.replace(clean_checks=clean), ()
-    reason = f"{clean} shards in a row replay without a difference"
+    rule = setting("feedback.quality.parity_clear_checks", settings.parity_clear_checks)
+    reason = f"{clean} consecutive shards replay without a difference {rule}"
     return row.replace(clean_checks=0), (TrainingUnblocked(reason=reason),)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from app.config import Parameter
-from app.controllers.controller import Controller, Watched
+from app.controllers.controller import Controller, Watched, setting
 from app.controllers.knobs import bounded, configured, is_turned
 from app.controllers.state import FeedbackState, States, state_of
 from app.core import HEURISTIC, RANDOM, SECOND_US, SECONDS_PER_HOUR
@@ -89,14 +89,16 @@ class GauntletFeedbackController(Controller):
             return bool(changed)
 
         if (score := scores.get(HEURISTIC)) is not None:
-            why = f"{score.mean:.1%} against the heuristic, {{}} {limits.strong_win_rate:.0%}"
+            rule = setting("feedback.gauntlet.strong_win_rate", limits.strong_win_rate)
+            why = f"{score.mean:.1%} in {score.n} games against the heuristic, {{}} the threshold {rule}"
             if score.mean > limits.strong_win_rate:
                 row = row.replace(strict_steps=row.strict_steps + turn(self._stricter(state), why.format("above")))
             elif row.strict_steps and score.upper < limits.strong_win_rate:
                 turn(self._laxer(state), why.format("certainly below"))
                 row = row.replace(strict_steps=row.strict_steps - 1)
         if (score := scores.get(RANDOM)) is not None:
-            why = f"{score.mean:.1%} of {score.n} games against random, certainly {{}} {limits.weak_win_rate:.0%}"
+            rule = setting("feedback.gauntlet.weak_win_rate", limits.weak_win_rate)
+            why = f"{score.mean:.1%} in {score.n} games against random, certainly {{}} the threshold {rule}"
             if score.upper < limits.weak_win_rate:
                 row = row.replace(work_steps=row.work_steps + turn(self._more_work(state), why.format("below")))
             elif row.work_steps and score.lower > limits.weak_win_rate:
@@ -108,7 +110,7 @@ class GauntletFeedbackController(Controller):
 
     def watches(self, rows: Rows, states: States, key: str) -> Sequence[Watched]:
         """Return the scores against the bots. See ``Controller.watches``."""
-        row, limits, setting = rows.get(key, GauntletRow()), self.settings.feedback.gauntlet, "feedback.gauntlet."
+        row, limits = rows.get(key, GauntletRow()), self.settings.feedback.gauntlet
         waits, trained = "", state_of(states, key).lineage.current
         if trained is None or trained.step < limits.least_trainings:
             waits = f"{trained.step if trained else 0} of {limits.least_trainings} trainings"
@@ -123,7 +125,7 @@ class GauntletFeedbackController(Controller):
                 threshold=limits.strong_win_rate,
                 acts="above",
                 effect=cooler,
-                setting=setting + "strong_win_rate",
+                setting="feedback.gauntlet.strong_win_rate",
                 unit="%",
                 waits=waits,
             ),
@@ -133,7 +135,7 @@ class GauntletFeedbackController(Controller):
                 threshold=limits.weak_win_rate,
                 acts="below",
                 effect=work,
-                setting=setting + "weak_win_rate",
+                setting="feedback.gauntlet.weak_win_rate",
                 unit="%",
                 waits=waits,
             ),

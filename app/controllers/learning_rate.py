@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from app.config import Parameter
 from app.config.feedback import LearningRateSettings
-from app.controllers.controller import Controller, Watched
+from app.controllers.controller import Controller, Watched, setting
 from app.controllers.knobs import is_turned
 from app.controllers.lineage import REMEMBERED
 from app.controllers.state import HISTORY_LENGTH, FeedbackState, States, state_of
@@ -70,12 +70,13 @@ Rows = Mapping[str, LearningRow]
 
 
 class MeanGain(NamedTuple):
-    """Mean difference between successive ratings, Elo, and the gains at which the learning rate changes.
+    """Mean difference between the latest ratings, Elo, its noise, and the gains at which the learning rate changes.
 
     These are the settings', or further out where the ratings are noisy.
     """
 
     gain: float
+    noise: float
     differences: int
     lower_at: float
     raise_at: float
@@ -89,7 +90,7 @@ def _mean_gain(state: FeedbackState, limits: LearningRateSettings) -> MeanGain |
         return None
     gain = (rated[-1].elo - rated[0].elo) / differences
     noise = limits.confidence * hypot(rated[-1].stderr, rated[0].stderr) / differences
-    return MeanGain(gain, differences, min(limits.lower_at_elo, -noise), max(limits.raise_at_elo, noise))
+    return MeanGain(gain, noise, differences, min(limits.lower_at_elo, -noise), max(limits.raise_at_elo, noise))
 
 
 class EvaluationFeedbackHandler(Controller):
@@ -120,8 +121,12 @@ class EvaluationFeedbackHandler(Controller):
             return Step({event.subject: row})
         if measured.lower_at < measured.gain < measured.raise_at:
             return Step({event.subject: row})
-        factor = limits.raise_factor if measured.gain >= limits.raise_at_elo else limits.lower_factor
-        reason = f"mean gain of {measured.gain:+.1f} Elo over the last {measured.differences} evaluations"
+        rises = measured.gain >= limits.raise_at_elo
+        name, threshold = ("raise_at_elo", limits.raise_at_elo) if rises else ("lower_at_elo", limits.lower_at_elo)
+        rule = setting(f"feedback.learning_rate.{name}", threshold)
+        beyond = f"mean gain of {measured.gain:+.1f} Elo, beyond noise of {measured.noise:.1f}"
+        factor = limits.raise_factor if rises else limits.lower_factor
+        reason = f"{beyond}, over the last {measured.differences} evaluations {rule}"
         return self._scaled(event, row, state, factor, reason)
 
     @handles(ModelPromoted)
@@ -155,9 +160,9 @@ class EvaluationFeedbackHandler(Controller):
         if event.data.reason != "diverged" or not is_turned("learning_rate", self.settings, event.subject):
             return Step()
         row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
-        return self._scaled(
-            event, row, state, self.settings.feedback.learning_rate.lower_factor, "the training diverged"
-        )
+        factor = self.settings.feedback.learning_rate.lower_factor
+        reason = f"the training diverged {setting('feedback.learning_rate.lower_factor', factor)}"
+        return self._scaled(event, row, state, factor, reason)
 
     @handles(LossAnomalyDetected)
     def loss_was_unusual(self, rows: Rows, event: Event[LossAnomalyDetected], states: States) -> Step[LearningRow]:
@@ -173,7 +178,8 @@ class EvaluationFeedbackHandler(Controller):
         answered = trained is not None and since_change <= event.recordedtime - trained
         if trainings < limits.anomalies or answered or self._cooling(event, row):
             return Step()
-        reason = f"{trainings} trainings in a row with a loss anomaly"
+        rule = setting("feedback.learning_rate.anomalies", limits.anomalies)
+        reason = f"{trainings} consecutive trainings had a loss anomaly {rule}"
         return self._scaled(event, row, state, limits.lower_factor, reason)
 
     @handles(PromotionRejected)
@@ -188,7 +194,8 @@ class EvaluationFeedbackHandler(Controller):
         enough = state.consecutive_failures > 0 and state.consecutive_failures % limits.rejections == 0
         if not enough or (row.by_operator and self._cooling(event, row)):
             return Step()
-        reason = f"{state.consecutive_failures} candidates in a row were rejected"
+        rule = setting("feedback.learning_rate.rejections", limits.rejections)
+        reason = f"{state.consecutive_failures} consecutive candidates were rejected {rule}"
         return self._scaled(event, row, state, limits.rejections_factor, reason)
 
     def watches(self, rows: Rows, states: States, key: str) -> Sequence[Watched]:
@@ -196,7 +203,7 @@ class EvaluationFeedbackHandler(Controller):
         if not is_turned("learning_rate", self.settings, key):
             return ()
         state, limits = state_of(states, key), self.settings.feedback.learning_rate
-        measured, setting = _mean_gain(state, limits), "feedback.learning_rate."
+        measured, prefix = _mean_gain(state, limits), "feedback.learning_rate."
         gain, lower_at, raise_at, waits = None, limits.lower_at_elo, limits.raise_at_elo, ""
         if measured is None:
             waits = f"{len(connected(state.elo_history))} of {limits.evaluations + 1} ratings"
@@ -207,15 +214,15 @@ class EvaluationFeedbackHandler(Controller):
         lowest = waits or ("it is at its lowest" if before <= limits.minimum else "")
         what, rate = f"mean gain of the last {limits.evaluations} ratings", "learning rate x {:g}".format
         return (
-            Watched(what, gain, raise_at, "above", rate(limits.raise_factor), setting + "raise_at_elo", "Elo", highest),
-            Watched(what, gain, lower_at, "below", rate(limits.lower_factor), setting + "lower_at_elo", "Elo", lowest),
+            Watched(what, gain, raise_at, "above", rate(limits.raise_factor), prefix + "raise_at_elo", "Elo", highest),
+            Watched(what, gain, lower_at, "below", rate(limits.lower_factor), prefix + "lower_at_elo", "Elo", lowest),
             Watched(
                 what="consecutive rejections",
                 value=state.consecutive_failures,
                 threshold=limits.rejections,
                 acts="above",
                 effect=rate(limits.rejections_factor),
-                setting=setting + "rejections",
+                setting=prefix + "rejections",
             ),
         )
 

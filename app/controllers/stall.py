@@ -87,16 +87,17 @@ def check_stall(
         upper = stall.slope.upper(settings.confidence)
         plateau = PlateauDetected(velocity=stall.slope.velocity, upper_bound=upper, window_hours=stall.hours)
         gain, least = upper * settings.window_hours, settings.velocity * settings.window_hours
-        window = f"{settings.window_hours * 60:.3g} min"
-        reason = f"gains at most {gain:.0f} Elo in {window}, less than {least:.0f}, for {stall.hours * 60:.3g} min"
-        boost = _boost(multiplier * settings.boost, settings, reason)
+        window, lasted = f"{settings.window_hours * 60:.3g} min", f"{stall.hours * 60:.3g} min"
+        rule = f"less than {least:.0f} (feedback.stall.velocity times window_hours), for {lasted}"
+        boost = _boost(multiplier, settings.boost, settings, f"it gains at most {gain:.0f} Elo in {window}, {rule}")
         return Emission(plateau, evidence=rated_by), Emission(boost, evidence=rated_by)
     if state.training_intensity == "paused":
-        boost = _boost(multiplier * settings.boost, settings, "the quality of its data pauses training")
+        why = "the quality of its data pauses training (feedback.intensity.reduced)"
+        boost = _boost(multiplier, settings.boost, settings, why)
         return (Emission(boost, evidence=inspected_by),)
     if multiplier > 1:
         why = "boosts did not end its plateau" if state.plateaued else "no stall and no pause any more"
-        boost = _boost(multiplier / settings.boost, settings, why)
+        boost = _boost(multiplier, 1 / settings.boost, settings, why)
         return (Emission(boost, evidence=set_by),)
     return ()
 
@@ -126,7 +127,9 @@ def watched_gain(state: FeedbackState, settings: StallSettings) -> Watched:
     )
 
 
-def _boost(multiplier: float, settings: StallSettings, reason: str) -> ExplorationBoost:
-    multiplier = min(settings.boost_cap, max(1.0, multiplier))
+def _boost(before: float, factor: float, settings: StallSettings, reason: str) -> ExplorationBoost:
+    """Multiply the boost. The payload has no field for the boost before, so the reason names it."""
+    multiplier = min(settings.boost_cap, max(1.0, before * factor))
     lasts = settings.boost_hours * SECONDS_PER_HOUR if multiplier > 1 else 0.0
+    reason = f"{before:.3g} → {multiplier:.3g} because {reason}"
     return ExplorationBoost(multiplier=multiplier, lasts_seconds=lasts, reason=reason)

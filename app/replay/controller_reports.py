@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from app.config import Knob, RunSettings
+from app.config import KNOBS, Knob, RunSettings
 from app.controllers.controller import Controller, Watched
-from app.controllers.fold import MOST_PENDING, Fold, own_name
-from app.controllers.ownership import knobs_set
+from app.controllers.emitters import OWNERS, emitter_of
+from app.controllers.fold import Fold, own_name
 from app.controllers.state import state_of
 from app.core import Elo
-from app.events import EvaluationCompleted, Event, HyperparameterUpdated, Kind, OpponentSampled, Payload, RunConfigured
+from app.events import EvaluationCompleted, Event, Kind, OpponentSampled, Payload, RunConfigured
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, history
 from app.journal.history import voided_events
@@ -74,9 +74,9 @@ class ControllerReports:
     def __init__(self, past: Sequence[RunSettings] = (), voided: Collection[int] = ()) -> None:
         daemons = daemons_of(*past)
         self._fold = Fold(controllers(daemons), voided=voided)
-        read = (controller.reads | controller.emits for spec in daemons.values() for controller in spec.controllers)
-        self.reads: frozenset[type[Payload]] = frozenset({RunConfigured}).union(*read)
-        self._unrecorded: dict[str, tuple[str, int]] = {}
+        hosted = [controller for spec in daemons.values() for controller in spec.controllers]
+        self._emitted = frozenset[type[Payload]]().union(*(controller.emits for controller in hosted))
+        self.reads: frozenset[type[Payload]] = self._emitted.union({RunConfigured}, *(controller.reads for controller in hosted))
         self._counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._decisions: defaultdict[tuple[str, str], deque[Decision]] = defaultdict(lambda: deque(maxlen=LISTED))
         self._awaiting: defaultdict[str, list[Decision]] = defaultdict(list)
@@ -85,16 +85,9 @@ class ControllerReports:
         """Fold the next event. Types that are not in ``reads`` change nothing."""
         if type(event.data) not in self.reads:
             return
-        by, _ = self._unrecorded.pop(event.id, ("", 0))
-        if by:
-            self._record(by, event)
-        for conclusion in self._fold.feed((event,)).conclusions:
-            self._unrecorded[conclusion.envelope.id] = conclusion.by, event.sequence
-        while self._unrecorded:  # the oldest first; another version's controllers may never record a conclusion
-            name, (_, position) = next(iter(self._unrecorded.items()))
-            if position >= event.sequence - MOST_PENDING:
-                break
-            del self._unrecorded[name]
+        self._fold.feed((event,))
+        if type(event.data) in self._emitted:
+            self._record(emitter_of(event, self._fold.settings), event)
         if isinstance(event.data, EvaluationCompleted) and event.data.purpose == "rating":
             for decision in self._awaiting.pop(event.subject, ()):
                 decision.elo_after = event.data.elo
@@ -149,5 +142,4 @@ def knobs_owned(controller: Controller, settings: RunSettings) -> tuple[Knob, ..
     """Return the knobs that a controller owns in a run. User-defined controllers may have taken some over."""
     if own_name(controller) is not None:
         return settings.controllers[controller.name].takes_over
-    owned = set[Knob]().union(*(knobs_set(kind) for kind in controller.emits if kind is not HyperparameterUpdated))
-    return tuple(sorted(knob for knob in owned | controller.parameters if knob not in settings.taken_over))
+    return tuple(knob for knob in KNOBS if OWNERS[knob] == controller.name and knob not in settings.taken_over)
