@@ -120,10 +120,11 @@ def test_summaries_are_one_short_line() -> None:
     assert line.count("elo=100") == 4
     word = promoted().evidence.replace(statistic="no model before it", value=0.0, threshold=0.0)
     line = summarise(promoted().replace(evidence=word))
-    assert "no model before it, +400 " in line
+    assert "no model before it; +400 " in line
     assert "needed" not in line
-    decided = word.replace(statistic="not 40 Elo worse", value=4.54, threshold=2.944)
-    assert "not 40 Elo worse: evidence 4.5, 2.9 needed, " in summarise(promoted().replace(evidence=decided))
+    decided = word.replace(statistic="gate passed, log of the likelihood ratio", value=4.54, threshold=2.944)
+    line = summarise(promoted().replace(evidence=decided))
+    assert "gate passed, log of the likelihood ratio: 4.5, 2.9 needed; " in line
     line = summarise(CurriculumRebalanced(weights={ConfigKey("hex\n7"): 1.5}, plateaued=(), reason="r"))
     assert line == "r; now hex 7 1.50"
     evaluated = next(event.data for event in recording().events if isinstance(event.data, EvaluationCompleted))
