@@ -19,9 +19,18 @@ from app.events import (
     EloUpdated,
     EvaluationCompleted,
     Event,
+    ExplorationBoost,
+    HyperparameterUpdated,
     MatchmakingUpdated,
+    ModelRolledBack,
+    NodeQuarantined,
+    NodeReleased,
     OpponentPick,
     Payload,
+    PlateauDetected,
+    QualityPenaltyApplied,
+    TrainingBlockedByQuality,
+    TrainingIntensityChanged,
 )
 from app.status.summary import summarise
 from app.status.trace import AmbiguousEvent, Trace, UnknownEvent, trace
@@ -136,3 +145,43 @@ def test_summaries_are_one_short_line() -> None:
 def test_every_event_has_a_line(event: Event[Payload]) -> None:
     line = summarise(event.data)
     assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (
+            HyperparameterUpdated(parameter="learning_rate", value=5e-4, previous=1e-3, reason="r"),
+            "learning_rate 0.001 → 0.0005 because r",
+        ),
+        (ExplorationBoost(multiplier=1.5, lasts_seconds=90.0, reason="r"), "temperature × 1.5 for 90 s: r"),
+        (ExplorationBoost(multiplier=1.0, lasts_seconds=0.0, reason="r"), "temperature × 1: r"),
+        (
+            QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.25, threshold=0.3),
+            "rate of self-play × 0.5 because data quality 0.25 is below the threshold "
+            "(feedback.quality.penalty_below = 0.3)",
+        ),
+        (
+            QualityPenaltyApplied(rate_multiplier=1.0, quality_score=0.4, threshold=0.4),
+            "rate of self-play × 1 because data quality 0.40 is at least the threshold (feedback.quality.lift_at = 0.4)",
+        ),
+        (
+            TrainingIntensityChanged(intensity="reduced", previous="accelerated", quality_score=0.6),
+            "accelerated → reduced because data quality 0.60 is below feedback.intensity.normal",
+        ),
+        (TrainingIntensityChanged(intensity="reduced", previous="normal", quality_score=None), "normal → reduced"),
+        (
+            ModelRolledBack(from_model=ModelHash("a" * 64), to_model=ModelHash("b" * 64), step=3, reason="r"),
+            "aaaaaaaa → bbbbbbbb, step 3, because r",
+        ),
+        (NodeQuarantined(worker="w@n", lasts_seconds=600.0, reason="r"), "w@n for 10 min because r"),
+        (NodeReleased(worker="w@n", reason="r"), "w@n because r"),
+        (TrainingBlockedByQuality(reason="r"), "no training because r"),
+        (
+            PlateauDetected(velocity=-20.0, upper_bound=30.0, window_hours=0.1),
+            "-20 Elo/h over the last 6 min, at most +30 Elo/h: a stall",
+        ),
+    ],
+)
+def test_decisions_say_old_and_new_and_why(data: Payload, line: str) -> None:
+    assert summarise(data) == line
