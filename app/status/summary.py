@@ -229,14 +229,14 @@ def _parameter(data: HyperparameterUpdated) -> str:
 def _boost(data: ExplorationBoost) -> str:
     """Return the boost. A controller's reason begins with the change, an operator's may not."""
     lasts = f" for {show_age(data.lasts_seconds)}" if data.multiplier > 1 else ""
-    return f"temperature × {data.multiplier:.3g}{lasts}: {data.reason}"
+    return f"temperature x {data.multiplier:.3g}{lasts}: {data.reason}"
 
 
 def _penalty(data: QualityPenaltyApplied) -> str:
     poor = data.quality_score < data.threshold
     compared, name = ("below", "penalty_below") if poor else ("at least", "lift_at")
     why = f"data quality {data.quality_score:.2f} is {compared} the threshold (feedback.quality.{name} ="
-    return f"rate of self-play × {data.rate_multiplier:.3g} because {why} {data.threshold:g})"
+    return f"rate of self-play x {data.rate_multiplier:.3g} because {why} {data.threshold:g})"
 
 
 def _intensity(data: TrainingIntensityChanged) -> str:

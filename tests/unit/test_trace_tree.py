@@ -147,6 +147,9 @@ def test_every_event_has_a_line(event: Event[Payload]) -> None:
     assert "\n" not in line
 
 
+THRESHOLD = "the threshold (feedback.quality."
+
+
 @pytest.mark.parametrize(
     ("data", "line"),
     [
@@ -154,16 +157,15 @@ def test_every_event_has_a_line(event: Event[Payload]) -> None:
             HyperparameterUpdated(parameter="learning_rate", value=5e-4, previous=1e-3, reason="r"),
             "learning_rate 0.001 → 0.0005 because r",
         ),
-        (ExplorationBoost(multiplier=1.5, lasts_seconds=90.0, reason="r"), "temperature × 1.5 for 90 s: r"),
-        (ExplorationBoost(multiplier=1.0, lasts_seconds=0.0, reason="r"), "temperature × 1: r"),
+        (ExplorationBoost(multiplier=1.5, lasts_seconds=90.0, reason="r"), "temperature x 1.5 for 90 s: r"),
+        (ExplorationBoost(multiplier=1.0, lasts_seconds=0.0, reason="r"), "temperature x 1: r"),
         (
             QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.25, threshold=0.3),
-            "rate of self-play × 0.5 because data quality 0.25 is below the threshold "
-            "(feedback.quality.penalty_below = 0.3)",
+            f"rate of self-play x 0.5 because data quality 0.25 is below {THRESHOLD}penalty_below = 0.3)",
         ),
         (
             QualityPenaltyApplied(rate_multiplier=1.0, quality_score=0.4, threshold=0.4),
-            "rate of self-play × 1 because data quality 0.40 is at least the threshold (feedback.quality.lift_at = 0.4)",
+            f"rate of self-play x 1 because data quality 0.40 is at least {THRESHOLD}lift_at = 0.4)",
         ),
         (
             TrainingIntensityChanged(intensity="reduced", previous="accelerated", quality_score=0.6),
