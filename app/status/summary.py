@@ -261,7 +261,7 @@ def _matchmaking(data: MatchmakingUpdated) -> str:
     shares = chances(data.picks)
     names = {agent: "itself" if agent == data.model else _value(agent) for agent in shares}
     met = [f"{share:.0%} {names[agent]}" for agent, share in shares.items()]
-    return f"{short(data.model)} is matched against {_listed(met, ', ')}"
+    return f"{short(data.model)} is matched against {_listed(met, ', ')} (league.matchmaking)"
 
 
 def _rebalanced(data: CurriculumRebalanced) -> str:
