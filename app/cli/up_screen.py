@@ -45,7 +45,7 @@ class Screen:
         elif not is_usual(report):
             self.say(describe(report))
 
-    def event(self, event: Event[Any], settings: RunSettings | None) -> None:
+    def event(self, event: Event[Any], settings: RunSettings | None = None) -> None:
         """Show an interesting event. ``settings`` name user-defined controllers."""
         write_event(event, as_json=self._as_json, settings=settings)
 
@@ -83,7 +83,7 @@ class LiveScreen(Screen):
         if not is_usual(report):
             self._pin(report.what, report.name, _line(describe(report), "red"))
 
-    def event(self, event: Event[Any], settings: RunSettings | None) -> None:
+    def event(self, event: Event[Any], settings: RunSettings | None = None) -> None:
         """Add a line; pin it if the event is notable."""
         line = _line(f"{show_clock(event.recordedtime)} ", "dim")
         line.append_text(event_text(event, settings, self._live.console.width - len(line)))

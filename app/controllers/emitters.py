@@ -101,7 +101,7 @@ def emitter(envelope: Envelope[Any], source: str, settings: RunSettings | None) 
         several of its controllers may have concluded the event.
     """
     data = envelope.data
-    names = [emitter.name for emitter in BUILT_IN if emitter.may_emit(data)]
+    names = [built_in.name for built_in in BUILT_IN if built_in.may_emit(data)]
     if not names and data.kind is Kind.FACT:
         return ""
     if envelope.causationid is None:
@@ -109,7 +109,7 @@ def emitter(envelope: Envelope[Any], source: str, settings: RunSettings | None) 
     knob = knob_of(data)
     if settings and knob is not None and knob in settings.taken_over:
         return settings.taken_over[knob]
-    candidates = [*names, *(settings.controllers if settings else ())]
+    candidates: list[str] = [*names, *(settings.controllers if settings else ())]
     if len(candidates) == 1:
         return candidates[0]
     host = source.partition("@")[0]
@@ -122,4 +122,4 @@ def _by_id(names: Iterable[str], envelope: Envelope[Any]) -> str | None:
     It names evidence instead, where a tick has only set the time.
     """
     cause, indices = envelope.causationid or "", range(MOST_EMISSIONS)
-    return next((name for name in names if envelope.id in (derive_id(name, cause, index) for index in indices)), None)
+    return next((name for name in names if any(derive_id(name, cause, at) == envelope.id for at in indices)), None)

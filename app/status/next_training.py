@@ -1,4 +1,4 @@
-"""What each configuration's next training waits for: rows, a verdict, a worker, or the end of a pause.
+"""Reasons why each configuration's next training waits: rows, a verdict, a worker, or the end of a pause.
 
 The rows, pauses and failures are those of ``TrainingTrigger``, whose own handlers fold them here, so that its rule is
 not written a second time.
@@ -105,7 +105,7 @@ class Trainings(Row, frozen=False):  # type: ignore[misc]
         Args:
             key: the configuration.
             settings: the run's.
-            ready: names of the daemons that can take jobs.
+            ready: names of the daemons that can take jobs; empty while the run starts or ends.
             now_us: the time, microseconds since 1970 UTC.
 
         Returns:
@@ -133,7 +133,7 @@ class Trainings(Row, frozen=False):  # type: ignore[misc]
             return f"rows {have:,} of {needed:,}{rest}"
         seconds = self._seconds_until(state.config_key, needed - have, now_us)
         estimate = "" if seconds is None else f", about {show_age(seconds)}"
-        if "selfplay_worker" not in ready:
+        if ready and "selfplay_worker" not in ready:
             estimate = ", but no self-play worker is ready"
         plateaued = "; plateaued, so it plays at the lowest weight" if state.plateaued else ""
         return f"rows {have:,} of {needed:,}{estimate}{plateaued}"
@@ -179,7 +179,7 @@ def _under_way(state: FeedbackState, row: TrainingRow, ready: Collection[str], n
         what, needed = "the initial model is to be made", "training"
     else:
         return None
-    return what if needed in ready else f"{what}, but no {needed} daemon is ready"
+    return what if needed in ready or not ready else f"{what}, but no {needed} daemon is ready"
 
 
 def _forbidden(state: FeedbackState, settings: RunSettings) -> str | None:

@@ -227,7 +227,7 @@ def _parameter(data: HyperparameterUpdated) -> str:
 
 
 def _boost(data: ExplorationBoost) -> str:
-    """Return the boost. A controller's reason begins with the change, an operator's need not."""
+    """Return the boost. A controller's reason begins with the change, an operator's may not."""
     lasts = f" for {show_age(data.lasts_seconds)}" if data.multiplier > 1 else ""
     return f"temperature x {data.multiplier:.3g}{lasts}: {data.reason}"
 
@@ -261,7 +261,7 @@ def _matchmaking(data: MatchmakingUpdated) -> str:
     shares = chances(data.picks)
     names = {agent: "itself" if agent == data.model else _value(agent) for agent in shares}
     met = [f"{share:.0%} {names[agent]}" for agent, share in shares.items()]
-    return f"{short(data.model)} is matched against {_listed(met, ', ')}"
+    return f"{short(data.model)} is matched against {_listed(met, ', ')} (league.matchmaking)"
 
 
 def _rebalanced(data: CurriculumRebalanced) -> str:
