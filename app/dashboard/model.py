@@ -9,7 +9,7 @@ from app.core import FlyballError
 from app.dashboard.curves import CURVES_READ, ConfigCurves
 from app.dashboard.index import EventIndex
 from app.events import Event, Kind, ModelPromoted, PromotionRejected
-from app.replay.controller_reports import ControllerReports
+from app.replay.run_report import RunReports
 from app.status.league import LEAGUES_READ, Leagues
 from app.status.state import STATE_READS, StateFields
 from app.status.status import READS, Board
@@ -29,7 +29,7 @@ class RunModel:
         board: configurations and daemons, as ``flyball status`` shows them.
         states: the FeedbackState of each configuration, as ``flyball state`` shows it.
         leagues: as ``flyball league`` shows them.
-        controllers: what each one watches and decided.
+        reports: what was done in the run, and by which controller.
         not_loaded: why user-defined controllers are missing there; empty if none is.
         curves: of each configuration.
         index: finds events.
@@ -41,9 +41,9 @@ class RunModel:
     def __init__(self, past: Sequence[RunSettings] = (), voided: frozenset[int] = frozenset()) -> None:
         self.position, self.not_loaded = 0, ""
         try:
-            self.controllers = ControllerReports(past, voided)
+            self.reports = RunReports(past, voided)
         except FlyballError as error:  # a user-defined controller cannot be imported here
-            self.controllers, self.not_loaded = ControllerReports(voided=voided), str(error)
+            self.reports, self.not_loaded = RunReports(voided=voided), str(error)
         self.board, self.states, self.leagues = Board(), StateFields(voided), Leagues()
         self.curves: defaultdict[str, ConfigCurves] = defaultdict(ConfigCurves)
         self.index = EventIndex()
@@ -63,7 +63,7 @@ class RunModel:
             self.board.feed((event,))
         if kind in STATE_READS:
             self.states.take(event)
-        self.controllers.take(event)
+        self.reports.take(event)
         if kind in LEAGUES_READ:
             self.leagues.take(event)
         if kind in CURVES_READ:

@@ -25,6 +25,7 @@ from app.dashboard.pages import (
     league,
     logs,
     overview,
+    report,
     training,
     what_if,
 )
@@ -63,7 +64,7 @@ def application(place: RunLocation, access: Access) -> Starlette:
             app.state.broken = True
             raise
 
-    others = (*stream.ROUTES, *session.ROUTES, *actions.ROUTES)
+    others = (*stream.ROUTES, *session.ROUTES, *actions.ROUTES, *report.ROUTES)
     app = web_application(PAGES, access, others=others, lifespan=lifespan)
     app.state.feed, app.state.jobs, app.state.pending, app.state.broken = feed, jobs, dict[str, Pending](), False
     return app

@@ -12,7 +12,7 @@ from app.config import KNOBS, Knob, RunSettings
 from app.controllers.controller import Controller, Watched
 from app.controllers.emitters import OWNERS, emitter_of
 from app.controllers.fold import Fold, own_name
-from app.controllers.state import state_of
+from app.controllers.state import States, state_of
 from app.core import Elo
 from app.events import EvaluationCompleted, Event, Kind, OpponentSampled, Payload, RunConfigured
 from app.events.frames import DeadLetter
@@ -76,21 +76,26 @@ class ControllerReports:
         self._fold = Fold(controllers(daemons), voided=voided)
         hosted = [controller for spec in daemons.values() for controller in spec.controllers]
         self._emitted = frozenset[type[Payload]]().union(*(controller.emits for controller in hosted))
-        self.reads: frozenset[type[Payload]] = self._emitted.union({RunConfigured}, *(controller.reads for controller in hosted))
+        self.reads: frozenset[type[Payload]] = self._emitted.union(
+            {RunConfigured}, *(controller.reads for controller in hosted)
+        )
         self._counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._decisions: defaultdict[tuple[str, str], deque[Decision]] = defaultdict(lambda: deque(maxlen=LISTED))
         self._awaiting: defaultdict[str, list[Decision]] = defaultdict(list)
 
-    def take(self, event: Event[Any]) -> None:
-        """Fold the next event. Types that are not in ``reads`` change nothing."""
+    def take(self, event: Event[Any]) -> str:
+        """Fold the next event; return who emitted it, see ``emitter_of``. Types not in ``reads`` change nothing."""
         if type(event.data) not in self.reads:
-            return
+            return ""
         self._fold.feed((event,))
+        by = ""
         if type(event.data) in self._emitted:
-            self._record(emitter_of(event, self._fold.settings), event)
+            by = emitter_of(event, self._fold.settings)
+            self._record(by, event)
         if isinstance(event.data, EvaluationCompleted) and event.data.purpose == "rating":
             for decision in self._awaiting.pop(event.subject, ()):
                 decision.elo_after = event.data.elo
+        return by
 
     def _record(self, by: str, event: Event[Any]) -> None:
         self._counts[by, event.subject][event.data.event_name] += 1
@@ -101,6 +106,16 @@ class ControllerReports:
         self._decisions[by, event.subject].append(decision)
         if event.subject:
             self._awaiting[event.subject].append(decision)
+
+    @property
+    def settings(self) -> RunSettings | None:
+        """The run's settings; ``None`` before its first event."""
+        return self._fold.settings
+
+    @property
+    def states(self) -> States:
+        """FeedbackState of every configuration."""
+        return self._fold.states
 
     def reports(self, keys: Sequence[str] | None = None) -> tuple[ControllerReport, ...]:
         """Return the reports about these configurations, by default about all.

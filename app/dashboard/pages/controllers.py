@@ -25,7 +25,7 @@ def _values(request: Request) -> dict[str, Any]:
         return {
             "key": key,
             "keys": [config.key for config in feed_of(request).status().configs],
-            "reports": model.controllers.reports((key,)),
+            "reports": model.reports.controllers.reports((key,)),
             "not_loaded": model.not_loaded,
         }
 
