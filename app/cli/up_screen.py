@@ -22,7 +22,7 @@ PINNED_LINES = 6
 """Most pinned lines. Each shows the latest event of a type and configuration, or a daemon's failure."""
 
 TRAINING_LINES = 8
-"""Most lines about next trainings, which would otherwise take all room in a run of many games."""
+"""Most lines about next trainings. There are fewer where events would find no room."""
 
 STREAM_LINES = 6
 """Most lines of ordinary events."""
@@ -125,9 +125,11 @@ class LiveScreen(Screen):
     def _tables(self) -> list[RenderableType]:
         if self._status is None:
             return []
-        waiting = next_trainings(self._status, TRAINING_LINES)
-        table = status_table(self._status, self._live.console.width)
-        return [table, *waiting, "", daemons_text(self._status), ""]
+        console = self._live.console
+        table, daemons = status_table(self._status, console.width), daemons_text(self._status)
+        taken = len(console.render_lines(Group(self._title, "", table, "", daemons, ""), pad=False))
+        room = console.height - taken - STREAM_LINES
+        return [table, *next_trainings(self._status, min(TRAINING_LINES, room)), "", daemons, ""]
 
     def _lines(self, room: int) -> list[RenderableType]:
         """Return the lines below the tables. The pinned lines come first, then others as far as there is room."""

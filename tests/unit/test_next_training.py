@@ -167,6 +167,14 @@ def test_only_a_running_run_waits(waiting: Waiting) -> None:
     assert next_trainings(waiting.board.status(now, None, running=False)) == []
 
 
+@pytest.mark.parametrize(("most", "shown"), [(None, 3), (3, 3), (2, 2), (1, 1), (0, 0), (-5, 0)])
+def test_lines_are_cut_to_the_room(most: int | None, shown: int) -> None:
+    run = Waiting(run_settings(KEY, "connect_four_2p", "hex7_2p"))
+    lines = next_trainings(run.board.status(run.run.events[-1].recordedtime, None, running=True), most)
+    assert len(lines) == shown
+    assert any("next trainings: flyball status" in line.plain for line in lines) == (most in (1, 2))
+
+
 def test_board_goes_on_after_a_save(waiting: Waiting) -> None:
     waiting.feed(shard(1, 100))
     again = Board.from_json(waiting.board.to_json())

@@ -122,10 +122,8 @@ def test_summaries_are_one_short_line() -> None:
     mirror = OpponentPick(agent="f" * 64, category="mirror", probability=0.2)
     again = OpponentPick(agent="random", category="baselines", probability=0.1)
     line = summarise(MatchmakingUpdated(model=ModelHash("f" * 64), picks=(mirror, *picks, again)))
-    assert (
-        line
-        == "ffffffff is matched against 30% random, 25% aaaaaaaa, 20% itself, 10% cccccccc and 3 more (league.matchmaking)"
-    )
+    shares_text = "30% random, 25% aaaaaaaa, 20% itself, 10% cccccccc and 3 more"
+    assert line == f"ffffffff is matched against {shares_text} (league.matchmaking)"
     rating = AgentRating(agent="a" * 64, elo=Elo(100.0), elo_stderr=9.0, games=50, bound=None)
     line = summarise(EloUpdated(ratings=tuple(rating.replace(agent=f"{step:064x}") for step in range(30))))
     assert line.endswith(" and 26 more")
