@@ -29,6 +29,7 @@ PATHS = (
     "/",
     f"/configuration/{KEY}",
     f"/controllers/{KEY}",
+    "/report",
     "/events",
     f"/event?id={EVENTS[7].id}",
     f"/league/{KEY}",

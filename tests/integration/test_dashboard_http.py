@@ -35,6 +35,7 @@ PAGES = (
     "/",
     f"/configuration/{KEY}",
     f"/controllers/{KEY}",
+    "/report",
     "/events",
     f"/league/{KEY}",
     f"/training/{KEY}",
