@@ -15,6 +15,7 @@ import structlog
 
 from app.bus import Batch, Bus
 from app.bus.ports import Sign
+from app.controllers.emitters import emitter
 from app.controllers.fold import HOST, SETTINGS_KEY, Failure, Fold, Outcome, Recorded
 from app.core import SECOND_US, Clock, FlyballError, derive_id
 from app.engine import Engine
@@ -38,6 +39,7 @@ from app.events import (
 )
 from app.events.frames import DeadLetter
 from app.journal import KnownRecord, StateStore
+from app.status.summary import summarise
 from app.telemetry import Curves
 from daemons.jobs import Job, JobRunner, Worker, WorkerIdentity
 from daemons.leases import leased_to
@@ -394,11 +396,17 @@ class Host:
         envelopes = [follow(fact, job.cause, by=by, index=i, time=now) for i, fact in enumerate(facts)]
         await self._publish(envelopes)
 
+    def _described(self, envelope: Envelope[Payload]) -> dict[str, str]:
+        """Return what people read about an event: its content in a line, and the controller."""
+        by = emitter(envelope, self._identity.name, self._fold.settings)
+        return {"summary": summarise(envelope.data)} | ({"by": by} if by else {})
+
     async def _publish(self, envelopes: Sequence[Envelope[Payload]]) -> None:
         positions = await self._ports.bus.publish_many(envelopes)
         for envelope, position in zip(envelopes, positions, strict=True):
             data = envelope.data
-            write = self._log.info if data.notable or data.kind is not Kind.FACT else self._log.debug
+            is_shown = data.notable or data.kind is not Kind.FACT
+            write = self._log.info if is_shown else self._log.debug
             write(
                 data.event_name,
                 event_name=data.event_type,
@@ -407,5 +415,6 @@ class Host:
                 config_key=envelope.subject,
                 sequence=position,
                 traceparent=traceparent_of(envelope),
+                **(self._described(envelope) if is_shown else {}),
                 data=data.model_dump(mode="json"),
             )

@@ -33,6 +33,7 @@ Objects of your own:
     Training: a trainer's inputs, and the storing of its result.
     NetworkShape: sizes of a network's inputs and outputs.
     Controller: base class of a controller: a pure function of its rows, an event and the FeedbackStates.
+    Watched: what a controller's rule compares, for displays.
     FeedbackState, state_of: what is known of a configuration, folded from events; look one up by its key.
     Row, handles: base of a controller's rows; marks the handler of an event type.
     Step, Emission: the result of a handler: rows to change, and events to emit.
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
     from app.api.training import train
     from app.backends import Backend, GameInfo
     from app.config import GAMES, GameConfig, RunSettings
-    from app.controllers import Controller, FeedbackState, state_of
+    from app.controllers import Controller, FeedbackState, Watched, state_of
     from app.core import FlyballError, NetworkShape
     from app.events import Emission, Event, Payload, Row, Step, handles
     from app.games import (
@@ -131,6 +132,7 @@ __all__ = [
     "TableSpec",
     "Training",
     "TrainingResult",
+    "Watched",
     "__version__",
     "check_backend",
     "check_game",
@@ -168,7 +170,7 @@ _NAMES = {
     "app.api.training": ("train",),
     "app.backends": ("Backend", "GameInfo"),
     "app.config": ("GAMES", "GameConfig", "RunSettings"),
-    "app.controllers": ("Controller", "FeedbackState", "state_of"),
+    "app.controllers": ("Controller", "FeedbackState", "Watched", "state_of"),
     "app.core": ("FlyballError", "NetworkShape"),
     "app.events": ("Emission", "Event", "Payload", "Row", "Step", "handles"),
     "app.games": (

@@ -17,7 +17,7 @@ from app.api.commands import completed, flyball
 from app.bus import Bus, ZmqBus
 from app.bus.access import KeyRefused
 from app.bus.ports import BrokerUnavailable
-from app.config import GAMES, GameConfig, RunFolder
+from app.config import GAMES, ForeignSettings, GameConfig, RunFolder, RunSettings
 from app.config.loading import Loaded, UnknownConfig, load
 from app.core import BROKER, FlyballError, ModelHash, UnusableFile, allow_modules_in
 from app.events import Event, EventVoided, Payload
@@ -151,6 +151,13 @@ def open_run(location: RunLocation) -> Iterator[SqliteJournalReader]:
     with open_journal(location) as reader:
         last_settings(reader)
         yield reader
+
+
+def settings_shown(reader: JournalReader) -> RunSettings | None:
+    """Return the settings in force, which name user-defined controllers; ``None``: unknown to this version."""
+    with suppress(ForeignSettings):
+        return last_settings(reader)
+    return None
 
 
 def check_config(reader: JournalReader | None, config_key: str | None) -> None:

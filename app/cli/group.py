@@ -37,6 +37,8 @@ COMMANDS = {
     "eval": "Evaluate a checkpoint, in our games or in Gymnasium's environments.",
     "experience": "Write decisions of games as lines of JSON, and check such lines.",
     "export": "Write a policy as .npz or .json, for programs that need only NumPy to play it.",
+    "report": "Show what a run trained and decided, by whom, and where its time went.",
+    "controllers": "Show what each controller watches, which knobs it owns, and what it decided.",
     "league": "Show the members of the leagues, and the opponents of self-play.",
     "replay": "Check that a journal replays, ask what if, publish recorded events again.",
     "scenario": "Cause a trouble in a running loop, and see how the loop reacts.",

@@ -14,6 +14,7 @@ from rich.table import Table
 from app.api.commands import completed, flyball
 from app.api.runs import complaint
 from app.cli.streams import shows_all, tolerate_closed_output
+from app.config import RunSettings
 from app.events import Event
 from app.events.frames import DeadLetter
 from app.status.summary import UNKNOWN, event_text, show_time
@@ -133,8 +134,8 @@ def complain(dead: DeadLetter) -> None:
     complaint(note)(dead)
 
 
-def write_event(event: Event[Any], *, as_json: bool) -> None:
-    """Write an event to stdout, as text or as a CloudEvent.
+def write_event(event: Event[Any], *, as_json: bool, settings: RunSettings | None = None) -> None:
+    """Write an event to stdout, as text or as a CloudEvent. ``settings`` name user-defined controllers.
 
     Raises ``OSError`` once nobody reads stdout, because that ends a command that shows a stream of events.
     """
@@ -142,6 +143,8 @@ def write_event(event: Event[Any], *, as_json: bool) -> None:
     if as_json:
         click.echo(json_text(event.to_cloudevent()))
     elif sys.stdout.isatty():
-        stdout_console().print(head, event_text(event), sep="", no_wrap=True, overflow="ellipsis")
+        console = stdout_console()
+        text = event_text(event, settings, console.width - len(head))
+        console.print(head, text, sep="", no_wrap=True, overflow="ellipsis")
     else:
-        click.echo(head + event_text(event).plain)
+        click.echo(head + event_text(event, settings).plain)

@@ -14,7 +14,7 @@ from app.journal import SqliteJournalReader
 from app.journal.history import open_dead_letters
 from app.status.status import ConfigStatus
 from app.status.summary import short, show_age
-from app.status.tables import daemons_table, status_table
+from app.status.tables import daemons_table, next_trainings, status_table
 from daemons.clock import MICROSECOND, SystemClock
 from daemons.run_folder import of_other_history
 
@@ -38,7 +38,10 @@ heard           time since the broker heard the daemon
 behind          events that a daemon has not read yet
 jobs            running jobs, and the most at once
 
-Below, a line for each configuration that waits has the reason and a remedy.
+Below, a line for each configuration says what its next training waits for:
+rows, with the time until then at the rate of the last shards, a verdict, a
+worker, or the end of a pause. A further line for one that needs attention
+has the reason and a remedy.
 
 In JSON, unfolded has the positions of events that a daemon could not read or
 fold and that are not voided; refused is the number of refused events;
@@ -81,7 +84,7 @@ def status(location: RunLocation, *, as_json: bool) -> None:
             if config.waiting_for
         ]
         waiting += [Text(f"{config.key}: {_late_text(config)}") for config in now.configs if config.late]
-        show(status_table(now, width), *waiting, "", daemons_table(now, width))
+        show(status_table(now, width), *next_trainings(now), *waiting, "", daemons_table(now, width))
         counts = Counter(daemon.state for daemon in now.daemons)
         states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none heard of"
         note(f"{head} events; daemons: {states}")

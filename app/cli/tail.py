@@ -1,15 +1,31 @@
 """``flyball tail``: recorded events, and new ones as they come."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 import click
 
-from app.api.runs import NotRunning, RunLocation, check_config, check_listening, connected, is_listening, open_journal
+from app.api.runs import (
+    NotRunning,
+    RunLocation,
+    check_config,
+    check_listening,
+    connected,
+    is_listening,
+    open_journal,
+    settings_shown,
+)
 from app.api.selection import Selection, before_last, before_since, select
 from app.cli.options import complete_types, config_key_option, json_option, run_options
 from app.cli.output import complain, write_event
+from app.events import Event
 from daemons.run_folder import is_held
+
+Shows = Callable[[Event[Any]], None]
+"""Shows an event."""
 
 DEFAULT_COUNT = 20
 FOLLOW_DEADLINE_S = 10.0
@@ -43,6 +59,7 @@ def tail(
     selection = select(patterns, config_key)
     with open_journal(location) as reader:
         check_config(reader, config_key)
+        settings = settings_shown(reader)
         end = reader.head  # later events are left to --follow, otherwise -n N could show more than N
         start = before_since(reader, since) if since else 0
         if count is not None or since is None:
@@ -50,25 +67,26 @@ def tail(
         for event in selection.read(reader, after=start, on_dead=complain):
             if event.sequence > end:
                 break
-            write_event(event, as_json=as_json)
+            write_event(event, as_json=as_json, settings=settings)
     if follow:
         with suppress(KeyboardInterrupt):
-            asyncio.run(_follow(location, selection, max(end, start), as_json=as_json))
+            show_event = partial(write_event, as_json=as_json, settings=settings)
+            asyncio.run(_follow(location, selection, max(end, start), show_event))
 
 
-async def _follow(location: RunLocation, selection: Selection, after: int, *, as_json: bool) -> None:
+async def _follow(location: RunLocation, selection: Selection, after: int, show_event: Shows) -> None:
     """Show new events until the run has ended. Then raises ``NotRunning``."""
     endpoint = check_listening(location)
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(_show(location, selection, after, as_json=as_json))
+            group.create_task(_show(location, selection, after, show_event))
             await _wait_for_end(location, endpoint)
             raise NotRunning(f"No broker listens at {endpoint} any more: the run has ended.")
     except ExceptionGroup as failed:  # it holds one error, which decides the exit code
         raise failed.exceptions[0] from None
 
 
-async def _show(location: RunLocation, selection: Selection, after: int, *, as_json: bool) -> None:
+async def _show(location: RunLocation, selection: Selection, after: int, show_event: Shows) -> None:
     async with (
         connected(location, FOLLOW_DEADLINE_S) as bus,
         bus.subscribe(selection.types, after=after) as subscription,
@@ -76,7 +94,7 @@ async def _show(location: RunLocation, selection: Selection, after: int, *, as_j
         async for batch in subscription:
             for event in batch.events:
                 if selection.config_key in (None, event.subject):
-                    write_event(event, as_json=as_json)
+                    show_event(event)
 
 
 async def _wait_for_end(location: RunLocation, endpoint: str) -> None:

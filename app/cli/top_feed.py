@@ -23,7 +23,7 @@ FIRST_EVENTS, MOST_EVENTS = 200, 500
 LOG_BYTES = 32 << 10
 """Most bytes that are read at once from a log file. At first, these are the end of the file."""
 
-SHOWN_ATTRIBUTES = ("config_key", "child", "reason", "error", "remedy")
+SHOWN_ATTRIBUTES = ("config_key", "summary", "by", "child", "reason", "error", "remedy")
 """Attributes of a log's line that are shown after its text."""
 
 

@@ -24,7 +24,7 @@ from app.dashboard.logs import LogLine
 from app.events import Event
 from app.status.status import ConfigStatus, Status
 from app.status.summary import event_text, show_clock
-from app.status.tables import CONFIGS, Column, daemons_table, fitting
+from app.status.tables import CONFIGS, Column, daemons_table, fitting, next_trainings
 
 LOOK_SECONDS = 1.0
 ASK_SECONDS = 2.0
@@ -157,6 +157,7 @@ class Top(App[None]):
         ]
         waiting += [Text(self._broker.trouble, "red")] if self._broker.trouble else []
         daemons = self.query_one("#daemons", Static)
+        waiting = [*next_trainings(status), *waiting]
         daemons.update(Group(*waiting, *([""] if waiting else []), daemons_table(status, width)))
         ready = sum(daemon.state == "ready" for daemon in status.daemons)
         state = "running" if status.running else "not running"
@@ -168,7 +169,8 @@ class Top(App[None]):
         table = self._table("event_table")
         follow = table.cursor_row >= table.row_count - 1
         for event in events:
-            key = table.add_row(str(event.sequence), show_clock(event.recordedtime), event_text(event))
+            text = event_text(event, self._feed.watch.board.settings)
+            key = table.add_row(str(event.sequence), show_clock(event.recordedtime), text)
             self._events[key] = event
         self._trim(table)
         if events and follow:

@@ -6,10 +6,12 @@ import click
 from rich.text import Text
 from rich.tree import Tree
 
-from app.api.runs import RunLocation, open_journal
+from app.api.runs import RunLocation, open_journal, settings_shown
 from app.api.selection import Selection
 from app.cli.options import json_option, run_options
 from app.cli.output import complain, show, write_json
+from app.config import RunSettings
+from app.controllers.emitters import emitter_of
 from app.status.summary import event_text, short
 from app.status.trace import Trace, TracedEvent
 from app.status.trace import trace as find_trace
@@ -34,7 +36,7 @@ def trace(location: RunLocation, event_id: str, *, causes: int, effects: int, ev
     if everything:
         causes = effects = NO_BOUND
     with open_journal(location) as reader:
-        everywhere = Selection(None, None)
+        everywhere, settings = Selection(None, None), settings_shown(reader)
         event_trace = find_trace(
             lambda: everywhere.read(reader, reader.first - 1, on_dead=complain),
             event_id,
@@ -42,19 +44,22 @@ def trace(location: RunLocation, event_id: str, *, causes: int, effects: int, ev
             effects=effects,
         )
     if as_json:
-        write_json({"id": event_trace.id, "earlier": event_trace.earlier, "events": trace_json(event_trace)})
+        write_json({"id": event_trace.id, "earlier": event_trace.earlier, "events": trace_json(event_trace, settings)})
     else:
-        show(trace_tree(event_trace))
+        show(trace_tree(event_trace, settings))
 
 
-def trace_tree(trace: Trace) -> Tree:
-    """Return causes and effects as a tree that marks the requested event."""
+def trace_tree(trace: Trace, settings: RunSettings | None = None) -> Tree:
+    """Return causes and effects as a tree that marks the requested event.
+
+    ``settings`` name user-defined controllers.
+    """
     start_us = next(node.event.recorded_us for node in trace.nodes if node.event.id == trace.id)
-    root = Tree(_node_text(trace.nodes[0], trace.id, start_us))
+    root = Tree(_node_text(trace.nodes[0], trace.id, start_us, settings))
     path = [root]
     for node in trace.nodes[1:]:
         del path[node.level :]
-        path.append(path[-1].add(_node_text(node, trace.id, start_us)))
+        path.append(path[-1].add(_node_text(node, trace.id, start_us, settings)))
     if not trace.earlier:
         return root
     top = Tree(Text(f"… {trace.earlier} earlier causes", "dim"))
@@ -62,14 +67,21 @@ def trace_tree(trace: Trace) -> Tree:
     return top
 
 
-def _node_text(node: TracedEvent, traced_id: str, start_us: int) -> Text:
+def _node_text(node: TracedEvent, traced_id: str, start_us: int, settings: RunSettings | None) -> Text:
     event = node.event
-    text = Text("▶ " if event.id == traced_id else "").append_text(event_text(event))
+    text = Text("▶ " if event.id == traced_id else "").append_text(event_text(event, settings))
     text.append(f"  {short(event.id)}  {(event.recorded_us - start_us) / 1000:+.1f} ms", "dim")
     effects = "effect" if node.hidden == 1 else "effects"
     return text.append(f"  … {node.hidden} more {effects}", "dim") if node.hidden else text
 
 
-def trace_json(trace: Trace) -> list[dict[str, Any]]:
-    """Return the events of a trace as CloudEvents. Each has its level and its number of hidden effects."""
-    return [node.event.to_cloudevent() | {"level": node.level, "hidden": node.hidden} for node in trace.nodes]
+def trace_json(trace: Trace, settings: RunSettings | None = None) -> list[dict[str, Any]]:
+    """Return the events of a trace as CloudEvents.
+
+    Each has its level, its number of hidden effects, and who decided it: ``None`` for what workers and hosts report.
+    """
+    return [
+        node.event.to_cloudevent()
+        | {"level": node.level, "hidden": node.hidden, "by": emitter_of(node.event, settings) or None}
+        for node in trace.nodes
+    ]

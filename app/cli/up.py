@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from app.api.following import BrokerWatch, JournalWatch
 from app.api.runs import RunLocation, is_listening
 from app.cli import group
 from app.cli.options import json_option, run_options
-from app.cli.output import note
+from app.cli.output import complain, note
 from app.cli.streams import OutputFailed, discard_output, tolerate_closed_output
 from app.cli.up_screen import LiveScreen, Screen, is_usual
 from app.config import PROFILES, RunSettings
@@ -30,7 +30,7 @@ from app.dashboard.access import Access, AddressTaken, listen, url_of
 from app.engine import fork_server
 from app.engine.programs import can_fork, python_module
 from app.engine.ray_engine import check_ray
-from app.journal import SqliteJournal
+from app.journal import SqliteJournal, SqliteJournalReader
 from app.journal.history import last_settings, past_settings
 from app.telemetry import check_wandb, configure
 from daemons import monitoring
@@ -63,6 +63,10 @@ PRELOADED = (
     "app.store.checkpoints",
 )
 """Modules that the fork server imports: those of daemons, of the dashboard, and of jobs."""
+
+
+MOST_REPORTED = 20_000
+"""Events of a journal whose report is shown when the run ends."""
 
 
 @click.command()
@@ -111,7 +115,7 @@ def up(
             )
         if role != "worker":
             check_history(folder)
-        _check_journal(folder.journal, loaded.run)
+        before = _check_journal(folder.journal, loaded.run)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
         specs = child_specs(location, loaded, role)
         specs.needed[:0] = fork_server_specs(location, loaded)
@@ -124,8 +128,24 @@ def up(
             title = f"{shown}\n{title}"
         with configure("supervisor", deployment.node, folder.log("supervisor"), deployment.log_level, echo=False):
             screen = LiveScreen(title) if sys.stdout.isatty() and not as_json else Screen(as_json=as_json)
-            if not asyncio.run(_up(location, loaded, specs, lock=lock, seconds=seconds, screen=screen)):
+            fine = asyncio.run(_up(location, loaded, specs, lock=lock, seconds=seconds, screen=screen))
+            _show_report(location, before, wanted=role != "worker" and not as_json)
+            if not fine:
                 sys.exit(1)
+
+
+def _show_report(location: RunLocation, after: int, *, wanted: bool) -> None:
+    """Show what the run did since a position. A long run's report takes minutes, so it is left to its command."""
+    from app.cli.report import show_report  # only now, because the start must not wait for its imports
+    from app.replay.run_report import read_report
+
+    if not wanted or not location.folder.journal.is_file():
+        return
+    with suppress(FlyballError), closing(SqliteJournalReader(location.folder.journal)) as reader, _tolerant():
+        if reader.head > MOST_REPORTED:
+            note("What it did: flyball report")
+        else:
+            show_report(read_report(reader, complain, after=after))
 
 
 def open_dashboard(settings: DashboardSettings, role: MachineRole | None) -> tuple[str, socket.socket | None]:
@@ -143,15 +163,20 @@ def open_dashboard(settings: DashboardSettings, role: MachineRole | None) -> tup
     return f"Dashboard: {url_of(server)}", server
 
 
-def _check_journal(file: Path, settings: RunSettings) -> None:
-    """Migrate an old journal; warn of games left out; refuse damage and unfit settings, which would stop the broker."""
+def _check_journal(file: Path, settings: RunSettings) -> int:
+    """Migrate an old journal; warn of games left out; refuse damage and unfit settings, which would stop the broker.
+
+    Returns the position of its last event.
+    """
+    head = 0
     if file.is_file() and file.stat().st_size:
         # The settings are closed too, because their reader would fail later in a closed journal.
         with closing(SqliteJournal(file)) as journal, closing(past_settings(journal)) as past:
             check_lasting(past, settings)
-            earlier = last_settings(journal)
+            earlier, head = last_settings(journal), journal.head
         if earlier is not None:
             _warn_of_games_left_out(earlier, settings)
+    return head
 
 
 def _warn_of_games_left_out(earlier: RunSettings, settings: RunSettings) -> None:
@@ -357,7 +382,7 @@ def _show_news(watch: JournalWatch, screen: Screen) -> None:
     """Show new events. An unreadable journal is only reported; it does not end the run."""
     try:
         for event in watch.news():
-            screen.event(event)
+            screen.event(event, watch.board.settings)
     except FlyballError as error:
         if watch.trouble != error.message:
             screen.say(str(error))

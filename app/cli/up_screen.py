@@ -11,14 +11,18 @@ from rich.live import Live
 from rich.text import Text
 
 from app.cli.output import json_text, stdout_console, write_event
+from app.config import RunSettings
 from app.events import Event
 from app.status.status import DaemonStatus, Status
 from app.status.summary import event_text, show_clock
-from app.status.tables import STATE_STYLES, status_table
+from app.status.tables import STATE_STYLES, next_trainings, status_table
 from daemons.supervisor import ChildReport
 
 PINNED_LINES = 6
 """Most pinned lines. Each shows the latest event of a type and configuration, or a daemon's failure."""
+
+TRAINING_LINES = 8
+"""Most lines about next trainings. There are fewer where events would find no room."""
 
 STREAM_LINES = 6
 """Most lines of ordinary events."""
@@ -41,9 +45,9 @@ class Screen:
         elif not is_usual(report):
             self.say(describe(report))
 
-    def event(self, event: Event[Any]) -> None:
-        """Show an interesting event."""
-        write_event(event, as_json=self._as_json)
+    def event(self, event: Event[Any], settings: RunSettings | None = None) -> None:
+        """Show an interesting event. ``settings`` name user-defined controllers."""
+        write_event(event, as_json=self._as_json, settings=settings)
 
     def status(self, status: Status) -> None:
         """Ignore the status, because a file has no use for repeated tables."""
@@ -79,9 +83,10 @@ class LiveScreen(Screen):
         if not is_usual(report):
             self._pin(report.what, report.name, _line(describe(report), "red"))
 
-    def event(self, event: Event[Any]) -> None:
+    def event(self, event: Event[Any], settings: RunSettings | None = None) -> None:
         """Add a line; pin it if the event is notable."""
-        line = _line(f"{show_clock(event.recordedtime)} ", "dim").append_text(event_text(event))
+        line = _line(f"{show_clock(event.recordedtime)} ", "dim")
+        line.append_text(event_text(event, settings, self._live.console.width - len(line)))
         if event.data.notable:
             self._pin(event.data.event_name, event.subject, line)
         else:
@@ -120,7 +125,11 @@ class LiveScreen(Screen):
     def _tables(self) -> list[RenderableType]:
         if self._status is None:
             return []
-        return [status_table(self._status, self._live.console.width), "", daemons_text(self._status), ""]
+        console = self._live.console
+        table, daemons = status_table(self._status, console.width), daemons_text(self._status)
+        taken = len(console.render_lines(Group(self._title, "", table, "", daemons, ""), pad=False))
+        room = console.height - taken - STREAM_LINES
+        return [table, *next_trainings(self._status, min(TRAINING_LINES, room)), "", daemons, ""]
 
     def _lines(self, room: int) -> list[RenderableType]:
         """Return the lines below the tables. The pinned lines come first, then others as far as there is room."""

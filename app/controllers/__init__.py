@@ -3,7 +3,7 @@
 The league's keeper is left to its module, which imports NumPy, because every command imports this package.
 """
 
-from app.controllers.controller import Controller
+from app.controllers.controller import Controller, Watched
 from app.controllers.curriculum import CurriculumIntegration
 from app.controllers.feedback_fold import FeedbackFold
 from app.controllers.gauntlet import GauntletFeedbackController
@@ -36,6 +36,7 @@ __all__ = [
     "SelfplayScheduler",
     "States",
     "TrainingTrigger",
+    "Watched",
     "cusum_step",
     "fixed_match",
     "state_of",

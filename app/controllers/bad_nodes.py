@@ -15,6 +15,7 @@ good, because otherwise a run's last worker would stay in quarantine for ever.
 from collections.abc import Callable
 
 from app.config.feedback import NodeSettings
+from app.controllers.controller import setting
 from app.core import ConfigKey, backoff
 from app.events import NodeQuarantined, NodeReleased, Payload, Row
 
@@ -87,7 +88,8 @@ class NodeWatch:
         self.changed[worker] = node.replace(times_us=times_us, bad=bad)
         self._remember(worker, score)
         if bad >= most:
-            reason = f"{bad} shards in a row scored {self._settings.far_below:g} below all others' or worse"
+            rule = setting("feedback.nodes.bad_shards", most)
+            reason = f"{bad} consecutive shards scored {self._settings.far_below:g} below all others' or worse {rule}"
             self._quarantine(worker, reason)
 
     def is_at_fault(self, worker: str, reason: str) -> bool:
@@ -112,7 +114,8 @@ class NodeWatch:
         elif node.good_probes + 1 < self._settings.good_probes:
             self.changed[worker] = node.replace(good_probes=node.good_probes + 1)
         else:
-            self.release(worker, f"{node.good_probes + 1} probes in a row are good")
+            rule = setting("feedback.nodes.good_probes", self._settings.good_probes)
+            self.release(worker, f"{node.good_probes + 1} consecutive probes are good {rule}")
 
     def release(self, worker: str, reason: str) -> None:
         """End a quarantine."""

@@ -1,12 +1,19 @@
 """Base class of controllers: reducers that can read every configuration's FeedbackState."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from app.config import Parameter, RunSettings
 from app.events import HandlerReducer, Payload, Row
+
+Unit = Literal["", "Elo", "%", "rows", "standard deviations"]
+
+
+def setting(name: str, value: float | str) -> str:
+    """Name the setting of a rule that decided, with its value, for a decision's reason."""
+    return f"({name} = {value if isinstance(value, str) else f'{value:g}'})"
 
 
 class Origin(NamedTuple):
@@ -21,6 +28,44 @@ class Origin(NamedTuple):
     use: str
     where: str
     digest: str
+
+
+class Watched(NamedTuple):
+    """A quantity that one of a controller's rules compares with a threshold.
+
+    Attributes:
+        what: the quantity, in words.
+        value: its value now; ``None`` if it is unknown.
+        threshold: the rule acts at this value.
+        acts: on which side of the threshold the rule acts.
+        effect: what the rule does then, in words.
+        setting: the setting of the threshold, as a dotted key; empty if it has none.
+        unit: of value and threshold. A share is shown in percent.
+        waits: what the rule waits for besides, in words; empty if for nothing.
+    """
+
+    what: str
+    value: float | None
+    threshold: float
+    acts: Literal["above", "below"]
+    effect: str
+    setting: str = ""
+    unit: Unit = ""
+    waits: str = ""
+
+    @property
+    def progress(self) -> float | None:
+        """How near the value is to the threshold, from 0 to 1 at the threshold and beyond; ``None`` if unknown.
+
+        A rule that acts above 0, or below a negative threshold, is half way at half of the threshold. One that acts
+        below a positive threshold is half way at twice the threshold.
+        """
+        if self.value is None:
+            return None
+        if self.value >= self.threshold if self.acts == "above" else self.value <= self.threshold:
+            return 1.0
+        low, high = sorted((self.value, self.threshold), key=abs)
+        return low / high if low * high > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -48,6 +93,16 @@ class Controller(HandlerReducer):
 
     def __post_init__(self) -> None:
         """Do nothing. A user-defined class may check its options here, and raise any error."""
+
+    def watches(self, rows: Mapping[str, Any], states: Mapping[str, Any], key: str) -> Sequence[Watched]:
+        """Return what the rules about a configuration compare now. Only displays call it; nothing by default.
+
+        Args:
+            rows: the controller's own.
+            states: the FeedbackState of every configuration.
+            key: of the configuration.
+        """
+        return ()
 
     @property
     def options(self) -> Mapping[str, Any]:

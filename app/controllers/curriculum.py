@@ -13,11 +13,12 @@ share.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from typing import ClassVar
 
-from app.controllers.controller import Controller
+from app.config.feedback import CurriculumSettings
+from app.controllers.controller import Controller, Watched, setting
 from app.controllers.state import FeedbackState, States, state_of
 from app.core import SECOND_US, SECONDS_PER_HOUR, ConfigKey
 from app.events import CurriculumRebalanced, Emission, EvaluationCompleted, Event, Payload, Row, Step, handles
@@ -111,19 +112,51 @@ class CurriculumIntegration(Controller):
             return Step()
         raw = self._raw(feedback)
         done = plateaued(feedback, raw, limits.minimum)
-        weights = normalised(
-            {key: LEAST_WORTH if key in done else raw[key] for key in raw}, limits.minimum, limits.maximum
-        )
+        weights = self._weights(raw, done)
         changes = {key: weight - feedback[key].curriculum_weight for key, weight in weights.items()}
         most = max(changes, key=lambda key: abs(changes[key]))
         before = {key for key, state in feedback.items() if state.plateaued}
         if abs(changes[most]) < limits.min_change and done == before:
             return Step()
-        news = [f"{key} is plateaued" for key in sorted(done - before)]
+        news = [f"{key} is plateaued: boosts of exploration did not end its stall" for key in sorted(done - before)]
         news += [f"{key} is no longer plateaued" for key in sorted(before - done)]
-        news.append(f"{most} {_told(feedback[most])}, {feedback[most].curriculum_weight:.2f} → {weights[most]:.2f}")
+        change = f"{most} {feedback[most].curriculum_weight:.2f} → {weights[most]:.2f}"
+        news.append(f"{change} because it {_told(feedback[most])} {_bound(weights[most], limits)}")
         rebalanced = CurriculumRebalanced(weights=weights, plateaued=tuple(sorted(done)), reason="; ".join(news))
         return Step({ALL: CurriculumRow(set_us=event.recorded_us)}, (Emission(rebalanced),))
+
+    def watches(self, rows: Mapping[str, CurriculumRow], states: States, key: str) -> Sequence[Watched]:
+        """Return the weight that the gain would bring, and the due change. See ``Controller.watches``."""
+        limits = self.settings.feedback.curriculum
+        feedback = {config.key: state_of(states, config.key) for config in self.settings.configs}
+        raw, shown = self._raw(feedback), ConfigKey(key)
+        state = feedback[shown]
+        due = self._weights(raw, plateaued(feedback, raw, limits.minimum))[shown] - state.curriculum_weight
+        known = state.elo_gain is not None
+        share = Watched(
+            what="weight that its gain alone would bring",
+            value=raw[shown] * len(raw) / sum(raw.values()) if known else None,
+            threshold=WAKES_AT if state.plateaued else PLATEAUED_BELOW,
+            acts="above" if state.plateaued else "below",
+            effect="no longer plateaued" if state.plateaued else "plateaued",
+            waits="" if state.plateaued else f"{state.stalls} of {VAIN_STALLS} stalls",
+        )
+        change = Watched(
+            what="change of its weight that is due",
+            value=abs(due),
+            threshold=limits.min_change,
+            acts="above",
+            effect=f"weight {state.curriculum_weight:.2f} → {state.curriculum_weight + due:.2f}",
+            setting="feedback.curriculum.min_change",
+            waits="" if known else "its gain is not known yet",
+        )
+        return share, change
+
+    def _weights(self, raw: Mapping[ConfigKey, float], done: Collection[ConfigKey]) -> dict[ConfigKey, float]:
+        """Return the weights of all configurations, of which some are plateaued."""
+        limits = self.settings.feedback.curriculum
+        expected = {key: LEAST_WORTH if key in done else gain for key, gain in raw.items()}
+        return normalised(expected, limits.minimum, limits.maximum)
 
     def _raw(self, feedback: Mapping[ConfigKey, FeedbackState]) -> dict[ConfigKey, float]:
         """Return each configuration's expected gain times its importance; where it is unknown, the greatest of all."""
@@ -131,6 +164,14 @@ class CurriculumIntegration(Controller):
         known = {key: worth(state, self.settings.config(key).importance, optimism) for key, state in feedback.items()}
         best = max((gain for gain in known.values() if gain is not None), default=1.0)
         return {key: best if gain is None else gain for key, gain in known.items()}
+
+
+def _bound(weight: float, limits: CurriculumSettings) -> str:
+    """Name the setting that a weight rests on: the bound that it has, otherwise the least change."""
+    for name, bound in (("minimum", limits.minimum), ("maximum", limits.maximum)):
+        if weight == bound:
+            return setting(f"feedback.curriculum.{name}", bound)
+    return setting("feedback.curriculum.min_change", limits.min_change)
 
 
 def _told(state: FeedbackState) -> str:

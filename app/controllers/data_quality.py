@@ -4,6 +4,7 @@ The rules set the self-play rate, the training intensity and the training block.
 """
 
 from app.config.feedback import FeedbackSettings, IntensitySettings, QualitySettings
+from app.controllers.controller import Watched, setting
 from app.controllers.state import FeedbackState
 from app.core import SECOND_US
 from app.events import (
@@ -89,6 +90,30 @@ def _intensity(row: QualityRow, state: FeedbackState, settings: IntensitySetting
     return row, (TrainingIntensityChanged(intensity=intensity, previous=before, quality_score=quality),)
 
 
+def watched_quality(row: QualityRow, state: FeedbackState, settings: FeedbackSettings) -> tuple[Watched, Watched]:
+    """Return the quality with the thresholds of the penalty and of the training intensity."""
+    limits, quality = settings.quality, state.quality_score
+    if row.penalised:
+        penalty = Watched(
+            "quality of its data", quality, limits.lift_at, "above", "penalty lifted", "feedback.quality.lift_at"
+        )
+    else:
+        effect = f"self-play rate x {limits.rate_multiplier:g}"
+        penalty = Watched(
+            "quality of its data", quality, limits.penalty_below, "below", effect, "feedback.quality.penalty_below"
+        )
+    resumes, reduced = state.training_intensity == "paused", settings.intensity.reduced
+    intensity = Watched(
+        what="quality of its data",
+        value=quality,
+        threshold=reduced,
+        acts="above" if resumes else "below",
+        effect="training goes on" if resumes else "training pauses",
+        setting="feedback.intensity.reduced",
+    )
+    return penalty, intensity
+
+
 def apply_parity(
     row: QualityRow, state: FeedbackState, checked: int, failures: int, settings: QualitySettings
 ) -> Change:
@@ -102,5 +127,6 @@ def apply_parity(
     clean = row.clean_checks + 1
     if clean < settings.parity_clear_checks:
         return row.replace(clean_checks=clean), ()
-    reason = f"{clean} shards in a row replay without a difference"
+    rule = setting("feedback.quality.parity_clear_checks", settings.parity_clear_checks)
+    reason = f"{clean} consecutive shards replay without a difference {rule}"
     return row.replace(clean_checks=0), (TrainingUnblocked(reason=reason),)

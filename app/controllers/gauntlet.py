@@ -9,11 +9,11 @@ Models of few trainings are not judged. All of them are weak, and more work for 
 model that an operator or a rollback made current is not judged either, because no training brought its strength.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from app.config import Parameter
-from app.controllers.controller import Controller
+from app.controllers.controller import Controller, Watched, setting
 from app.controllers.knobs import bounded, configured, is_turned
 from app.controllers.state import FeedbackState, States, state_of
 from app.core import HEURISTIC, RANDOM, SECOND_US, SECONDS_PER_HOUR
@@ -35,6 +35,7 @@ class GauntletRow(Row, frozen=True):
     Attributes:
         changed_us: when parameters were last changed, microseconds since 1970 UTC; 0: never.
         ratings: number of judged ratings since then.
+        random, heuristic: the judged rating's scores against these bots; ``None`` if it was not played.
         work_steps: number of raises of epochs and games that stand.
         strict_steps: number of changes of temperature and quality threshold that stand.
     """
@@ -43,6 +44,8 @@ class GauntletRow(Row, frozen=True):
     ratings: int = 0
     work_steps: int = 0
     strict_steps: int = 0
+    random: float | None = None
+    heuristic: float | None = None
 
 
 Values = dict[Parameter, float]
@@ -68,11 +71,12 @@ class GauntletFeedbackController(Controller):
         row, state = rows.get(key, GauntletRow()), state_of(states, key)
         if data.purpose != "rating" or data.step < limits.least_trainings or not state.lineage.is_trial(data.model):
             return Step()
-        row = row.replace(ratings=row.ratings + 1)
+        scores, emissions = {match.opponent: match.score for match in data.results}, list[Emission]()
+        means = {name: scores[name].mean if name in scores else None for name in (RANDOM, HEURISTIC)}
+        row = row.replace(ratings=row.ratings + 1, random=means[RANDOM], heuristic=means[HEURISTIC])
         since_us, cooldown_us = event.recorded_us - row.changed_us, limits.cooldown_hours * SECONDS_PER_HOUR * SECOND_US
         if row.changed_us and since_us < cooldown_us and row.ratings < limits.cooldown_ratings:
             return Step({key: row})
-        scores, emissions = {match.opponent: match.score for match in data.results}, list[Emission]()
 
         def turn(values: Values, why: str) -> bool:
             """Emit the parameters that change. Returns whether there are any."""
@@ -85,14 +89,16 @@ class GauntletFeedbackController(Controller):
             return bool(changed)
 
         if (score := scores.get(HEURISTIC)) is not None:
-            why = f"{score.mean:.1%} against the heuristic, {{}} {limits.strong_win_rate:.0%}"
+            rule = setting("feedback.gauntlet.strong_win_rate", limits.strong_win_rate)
+            why = f"{score.mean:.1%} in {score.n} games against the heuristic, {{}} the threshold {rule}"
             if score.mean > limits.strong_win_rate:
                 row = row.replace(strict_steps=row.strict_steps + turn(self._stricter(state), why.format("above")))
             elif row.strict_steps and score.upper < limits.strong_win_rate:
                 turn(self._laxer(state), why.format("certainly below"))
                 row = row.replace(strict_steps=row.strict_steps - 1)
         if (score := scores.get(RANDOM)) is not None:
-            why = f"{score.mean:.1%} of {score.n} games against random, certainly {{}} {limits.weak_win_rate:.0%}"
+            rule = setting("feedback.gauntlet.weak_win_rate", limits.weak_win_rate)
+            why = f"{score.mean:.1%} in {score.n} games against random, certainly {{}} the threshold {rule}"
             if score.upper < limits.weak_win_rate:
                 row = row.replace(work_steps=row.work_steps + turn(self._more_work(state), why.format("below")))
             elif row.work_steps and score.lower > limits.weak_win_rate:
@@ -101,6 +107,39 @@ class GauntletFeedbackController(Controller):
         if emissions:
             row = row.replace(changed_us=event.recorded_us, ratings=0)
         return Step({key: row}, tuple(emissions))
+
+    def watches(self, rows: Rows, states: States, key: str) -> Sequence[Watched]:
+        """Return the scores against the bots. See ``Controller.watches``."""
+        row, limits = rows.get(key, GauntletRow()), self.settings.feedback.gauntlet
+        waits, trained = "", state_of(states, key).lineage.current
+        if trained is None or trained.step < limits.least_trainings:
+            waits = f"{trained.step if trained else 0} of {limits.least_trainings} trainings"
+        cooler = (
+            f"base temperature x {limits.temperature_factor:g}, quality threshold + {limits.quality_threshold_step:g}"
+        )
+        work = f"epochs and games per iteration x {limits.work_factor:g}"
+        return (
+            Watched(
+                what="score against the heuristic",
+                value=row.heuristic,
+                threshold=limits.strong_win_rate,
+                acts="above",
+                effect=cooler,
+                setting="feedback.gauntlet.strong_win_rate",
+                unit="%",
+                waits=waits,
+            ),
+            Watched(
+                what="score against the random bot",
+                value=row.random,
+                threshold=limits.weak_win_rate,
+                acts="below",
+                effect=work,
+                setting="feedback.gauntlet.weak_win_rate",
+                unit="%",
+                waits=waits,
+            ),
+        )
 
     def _stricter(self, state: FeedbackState) -> Values:
         """Return a lower temperature and a higher quality threshold."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 from app.controllers.controller import Controller
+from app.controllers.emitters import LEAGUE_KEEPER
 from app.controllers.state import FeedbackState, States, state_of
 from app.core import ModelHash, derive_seed
 from app.events import (
@@ -134,11 +135,9 @@ Rows = Mapping[str, LeagueRow]
 class LeagueKeeper(Controller):
     """Owns admission, retirement and matchmaking; requests placement matches for new members."""
 
-    name: ClassVar[str] = "LeagueKeeper"
+    name: ClassVar[str] = LEAGUE_KEEPER.name
     row: ClassVar[type[LeagueRow]] = LeagueRow
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {CheckpointAdded, CheckpointRetired, MatchesRequested, MatchmakingUpdated}
-    )
+    emits: ClassVar[frozenset[type[Payload]]] = LEAGUE_KEEPER.emits
 
     @handles(RunConfigured)
     def run_configured(self, rows: Rows, event: Event[RunConfigured], states: States) -> Step[LeagueRow]:

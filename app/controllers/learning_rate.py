@@ -9,13 +9,14 @@ one candidate after the other, and nothing is learned. So several consecutive re
 because each try costs as many trainings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from math import hypot
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from app.config import Parameter
-from app.controllers.controller import Controller
+from app.config.feedback import LearningRateSettings
+from app.controllers.controller import Controller, Watched, setting
 from app.controllers.knobs import is_turned
 from app.controllers.lineage import REMEMBERED
 from app.controllers.state import HISTORY_LENGTH, FeedbackState, States, state_of
@@ -68,6 +69,30 @@ FIRST = LearningRow()
 Rows = Mapping[str, LearningRow]
 
 
+class MeanGain(NamedTuple):
+    """Mean difference between the latest ratings, Elo, its noise, and the gains at which the learning rate changes.
+
+    These are the settings', or further out where the ratings are noisy.
+    """
+
+    gain: float
+    noise: float
+    differences: int
+    lower_at: float
+    raise_at: float
+
+
+def _mean_gain(state: FeedbackState, limits: LearningRateSettings) -> MeanGain | None:
+    """Return the mean gain of the latest ratings; ``None`` while there are too few."""
+    differences = min(limits.evaluations, HISTORY_LENGTH - 1)
+    rated = connected(state.elo_history)[-differences - 1 :]
+    if len(rated) <= differences:
+        return None
+    gain = (rated[-1].elo - rated[0].elo) / differences
+    noise = limits.confidence * hypot(rated[-1].stderr, rated[0].stderr) / differences
+    return MeanGain(gain, noise, differences, min(limits.lower_at_elo, -noise), max(limits.raise_at_elo, noise))
+
+
 class EvaluationFeedbackHandler(Controller):
     """Owns the learning rate."""
 
@@ -91,16 +116,17 @@ class EvaluationFeedbackHandler(Controller):
         state = state_of(states, event.subject)
         if data.purpose != "rating" or not state.lineage.is_trial(data.model):
             return Step()
-        row, differences = row.replace(ratings=row.ratings + 1), min(limits.evaluations, HISTORY_LENGTH - 1)
-        rated = connected(state.elo_history)[-differences - 1 :]
-        if len(rated) <= differences or self._cooling(event, row):
+        row, measured = row.replace(ratings=row.ratings + 1), _mean_gain(state, limits)
+        if measured is None or self._cooling(event, row):
             return Step({event.subject: row})
-        gain = (rated[-1].elo - rated[0].elo) / differences
-        noise = limits.confidence * hypot(rated[-1].stderr, rated[0].stderr) / differences
-        if min(limits.lower_at_elo, -noise) < gain < max(limits.raise_at_elo, noise):
+        if measured.lower_at < measured.gain < measured.raise_at:
             return Step({event.subject: row})
-        factor = limits.raise_factor if gain >= limits.raise_at_elo else limits.lower_factor
-        reason = f"mean gain of {gain:+.1f} Elo over the last {differences} evaluations"
+        rises = measured.gain >= limits.raise_at_elo
+        name, threshold = ("raise_at_elo", limits.raise_at_elo) if rises else ("lower_at_elo", limits.lower_at_elo)
+        rule = setting(f"feedback.learning_rate.{name}", threshold)
+        beyond = f"mean gain of {measured.gain:+.1f} Elo, beyond noise of {measured.noise:.1f}"
+        factor = limits.raise_factor if rises else limits.lower_factor
+        reason = f"{beyond}, over the last {measured.differences} evaluations {rule}"
         return self._scaled(event, row, state, factor, reason)
 
     @handles(ModelPromoted)
@@ -134,9 +160,9 @@ class EvaluationFeedbackHandler(Controller):
         if event.data.reason != "diverged" or not is_turned("learning_rate", self.settings, event.subject):
             return Step()
         row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
-        return self._scaled(
-            event, row, state, self.settings.feedback.learning_rate.lower_factor, "the training diverged"
-        )
+        factor = self.settings.feedback.learning_rate.lower_factor
+        reason = f"the training diverged {setting('feedback.learning_rate.lower_factor', factor)}"
+        return self._scaled(event, row, state, factor, reason)
 
     @handles(LossAnomalyDetected)
     def loss_was_unusual(self, rows: Rows, event: Event[LossAnomalyDetected], states: States) -> Step[LearningRow]:
@@ -152,7 +178,8 @@ class EvaluationFeedbackHandler(Controller):
         answered = trained is not None and since_change <= event.recordedtime - trained
         if trainings < limits.anomalies or answered or self._cooling(event, row):
             return Step()
-        reason = f"{trainings} trainings in a row with a loss anomaly"
+        rule = setting("feedback.learning_rate.anomalies", limits.anomalies)
+        reason = f"{trainings} consecutive trainings had a loss anomaly {rule}"
         return self._scaled(event, row, state, limits.lower_factor, reason)
 
     @handles(PromotionRejected)
@@ -167,8 +194,37 @@ class EvaluationFeedbackHandler(Controller):
         enough = state.consecutive_failures > 0 and state.consecutive_failures % limits.rejections == 0
         if not enough or (row.by_operator and self._cooling(event, row)):
             return Step()
-        reason = f"{state.consecutive_failures} candidates in a row were rejected"
+        rule = setting("feedback.learning_rate.rejections", limits.rejections)
+        reason = f"{state.consecutive_failures} consecutive candidates were rejected {rule}"
         return self._scaled(event, row, state, limits.rejections_factor, reason)
+
+    def watches(self, rows: Rows, states: States, key: str) -> Sequence[Watched]:
+        """Return the mean gain of the latest ratings, and the rejections. See ``Controller.watches``."""
+        if not is_turned("learning_rate", self.settings, key):
+            return ()
+        state, limits = state_of(states, key), self.settings.feedback.learning_rate
+        measured, prefix = _mean_gain(state, limits), "feedback.learning_rate."
+        gain, lower_at, raise_at, waits = None, limits.lower_at_elo, limits.raise_at_elo, ""
+        if measured is None:
+            waits = f"{len(connected(state.elo_history))} of {limits.evaluations + 1} ratings"
+        else:
+            gain, lower_at, raise_at = measured.gain, measured.lower_at, measured.raise_at
+        before = state.parameter("learning_rate", self.settings)
+        highest = waits or ("it is at its highest" if before >= limits.maximum else "")
+        lowest = waits or ("it is at its lowest" if before <= limits.minimum else "")
+        what, rate = f"mean gain of the last {limits.evaluations} ratings", "learning rate x {:g}".format
+        return (
+            Watched(what, gain, raise_at, "above", rate(limits.raise_factor), prefix + "raise_at_elo", "Elo", highest),
+            Watched(what, gain, lower_at, "below", rate(limits.lower_factor), prefix + "lower_at_elo", "Elo", lowest),
+            Watched(
+                what="consecutive rejections",
+                value=state.consecutive_failures,
+                threshold=limits.rejections,
+                acts="above",
+                effect=rate(limits.rejections_factor),
+                setting=prefix + "rejections",
+            ),
+        )
 
     def _cooling(self, event: Event[Any], row: LearningRow) -> bool:
         limits = self.settings.feedback.learning_rate

@@ -15,15 +15,16 @@ again, because the next candidates are compared with it.
 """
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
-from app.controllers.controller import Controller
+from app.controllers.controller import Controller, Watched, setting
 from app.controllers.lineage import Champion, Lineage
 from app.controllers.state import States, state_of
 from app.controllers.watchdog import SEVERITIES
 from app.core import (
+    PLAYERS_OF,
     SECOND_US,
     Elo,
     EventId,
@@ -61,6 +62,9 @@ from app.events import (
 
 MOST_FAILURES = 3
 """Consecutive failed gate evaluations of a candidate that has played no game, after which a rating is tried."""
+
+RATIO = "log of the likelihood ratio"
+"""Name of the figure that decides, natural logarithm: how much likelier the games are under the conclusion."""
 
 MAX_ROUNDS = 40
 """Gate rounds with games after which an undecided candidate is rejected."""
@@ -174,6 +178,18 @@ class Candidate(Row, frozen=True):
         before = self.rotations or (0,) * len(match.rotations)
         summed = tuple(map(_at_most_one if repeated else operator.add, before, match.rotations))
         return self.replace(rotations=summed, games=games)
+
+    @property
+    def score_text(self) -> str:
+        """The mean score of the counted rotations, and their games. Repeated games count once."""
+        rotations = sum(self.rotations) + (self.graded.rotations if self.graded else 0)
+        points = sum(outcome * count for outcome, count in enumerate(self.rotations)) / max(1, len(self.rotations) - 1)
+        score = (points + (self.graded.total if self.graded else 0.0)) / max(1, rotations)
+        players = self.graded.players if self.graded else PLAYERS_OF.get(len(self.rotations), 1)
+        counted = rotations * players
+        if 2 * counted <= self.games:
+            return f"scored {score:.0%} in {counted} different games of {self.games}"
+        return f"scored {score:.0%} in {self.games} games"
 
     @property
     def phase(self) -> Phase:
@@ -291,7 +307,8 @@ class ModelLifecycleCoordinator(Controller):
         data = event.data
         if SEVERITIES.index(data.severity) < SEVERITIES.index(self.settings.feedback.lifecycle.rollback_at):
             return Step()
-        reason = f"{data.severity} regression by {data.elo_drop:.0f} Elo"
+        rule = setting("feedback.lifecycle.rollback_at", self.settings.feedback.lifecycle.rollback_at)
+        reason = f"{data.severity} regression by {data.elo_drop:.0f} Elo {rule}"
         return self._roll_back(event, state_of(states, event.subject).lineage, data.model, data.last_good, reason)
 
     @handles(RollbackRequested)
@@ -342,24 +359,45 @@ class ModelLifecycleCoordinator(Controller):
         return Emission(EvaluationRequested(purpose="rating", model=champion.model, step=champion.step, seed=seed))
 
     def _judged(self, event: Event[Any], current: ModelHash | None, candidate: Candidate) -> Step[GateRow]:
-        limits = self.settings.feedback.lifecycle
-        counts = candidate.rotations or (0,) * rotation_outcomes(self.settings.config(event.subject).players)
-        llr = gsprt_llr(counts, limits.elo0, limits.elo1, candidate.graded)
+        limits, llr = self.settings.feedback.lifecycle, self._llr(event.subject, candidate)
         verdict = sprt_verdict(llr, limits.alpha, limits.beta)
         if verdict == "continue" and candidate.games < limits.max_games:
             return self._another_round(event, current, candidate)
         rejected, accepted = sprt_bounds(limits.alpha, limits.beta)
-        better = _at_least(limits.elo0)
+        played = candidate.score_text
+        better = f"{_at_least(limits.elo0)} {setting('feedback.lifecycle.elo0', limits.elo0)}"
         if verdict == "accept":
-            return _promote(event, current, candidate, _evidence(candidate, better, llr, accepted))
+            passed = _evidence(candidate, f"gate passed: {played}, {better}, {RATIO}", llr, accepted)
+            return _promote(event, current, candidate, passed)
         if verdict == "reject":
-            worse = _evidence(candidate, _below(limits.elo1), -llr, -rejected)
-            return _reject(event, current, candidate, worse)
-        return _reject(event, current, candidate, _evidence(candidate, f"undecided: {better}", llr, accepted))
+            worse = f"{_below(limits.elo1)} {setting('feedback.lifecycle.elo1', limits.elo1)}"
+            failed = _evidence(candidate, f"gate failed: {played}, {worse}, {RATIO}", -llr, -rejected)
+            return _reject(event, current, candidate, failed)
+        rule = setting("feedback.lifecycle.max_games", limits.max_games)
+        undecided = f"gate undecided {rule}: {played}, not shown to be {better}, {RATIO}"
+        return _reject(event, current, candidate, _evidence(candidate, undecided, llr, accepted))
+
+    def _llr(self, key: str, candidate: Candidate) -> float:
+        """Return the log-likelihood ratio of a candidate's gate games: ``elo1`` against ``elo0``."""
+        limits = self.settings.feedback.lifecycle
+        counts = candidate.rotations or (0,) * rotation_outcomes(self.settings.config(key).players)
+        return gsprt_llr(counts, limits.elo0, limits.elo1, candidate.graded)
+
+    def watches(self, rows: Rows, states: States, key: str) -> Sequence[Watched]:
+        """Return the evidence for and against the candidate. See ``Controller.watches``."""
+        limits, candidate = self.settings.feedback.lifecycle, rows.get(key, NO_CANDIDATE).candidate
+        rejected, accepted = sprt_bounds(limits.alpha, limits.beta)
+        llr = self._llr(key, candidate) if candidate and candidate.games else None
+        waits = "no candidate" if candidate is None else f"{candidate.games} gate games"
+        what = f"evidence that the candidate is {_at_least(limits.elo0)}"
+        return (
+            Watched(what, llr, accepted, "above", "promoted", "feedback.lifecycle.alpha", waits=waits),
+            Watched(what, llr, rejected, "below", "rejected", "feedback.lifecycle.beta", waits=waits),
+        )
 
     def _another_round(self, event: Event[Any], current: ModelHash | None, candidate: Candidate) -> Step[GateRow]:
         if candidate.rounds >= MAX_ROUNDS:
-            undecided = _evidence(candidate, f"undecided after {MAX_ROUNDS} rounds", 0, 0)
+            undecided = _evidence(candidate, f"gate undecided after {MAX_ROUNDS} rounds", 0, 0)
             return _reject(event, current, candidate, undecided)
         return Step(*self._requested(event.subject, candidate))
 
@@ -405,7 +443,7 @@ def _reject(event: Event[Any], current: ModelHash | None, candidate: Candidate, 
 def _at_least(elo: float) -> str:
     """Describe a candidate that is at least this much stronger."""
     if elo < 0:
-        return f"not {-elo:g} Elo worse"
+        return f"not more than {-elo:g} Elo worse"
     return f"more than {elo:g} Elo better" if elo > 0 else "better"
 
 

@@ -15,10 +15,10 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from app.controllers.bad_nodes import Delivered, NodeRow, NodeWatch
-from app.controllers.controller import Controller
-from app.controllers.data_quality import QualityRow, apply_parity, apply_quality
+from app.controllers.controller import Controller, Watched
+from app.controllers.data_quality import QualityRow, apply_parity, apply_quality, watched_quality
 from app.controllers.feedback_fold import longest_between_sweeps
-from app.controllers.stall import check_stall
+from app.controllers.stall import check_stall, watched_gain
 from app.controllers.state import FeedbackState, States, state_of
 from app.core import SECOND_US, SECONDS_PER_HOUR, ModelHash, derive_seed
 from app.events import (
@@ -248,6 +248,11 @@ class FeedbackLoopController(Controller):
             changed[config.key] = row
             emissions += [emission._replace(subject=config.key) for emission in (*overdue, *checked)]
         return Step(changed, tuple(emissions))
+
+    def watches(self, rows: Rows, states: States, key: str) -> Sequence[Watched]:
+        """Return the gain and the quality of data. See ``Controller.watches``."""
+        row, state, feedback = rows.get(key) or FIRST, state_of(states, key), self.settings.feedback
+        return (watched_gain(state, feedback.stall), *watched_quality(row.quality, state, feedback))
 
     def _is_rating_due(self, event: Event[TrainingCompleted], states: States) -> bool:
         """Return whether a rating of a new candidate can tell something that is worth its games."""

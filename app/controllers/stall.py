@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from app.config.feedback import StallSettings
+from app.controllers.controller import Watched
 from app.controllers.state import FeedbackState
 from app.controllers.trend import RatingPool, Slope, latest_slopes
 from app.core import SECOND_US, SECONDS_PER_HOUR
@@ -86,21 +87,49 @@ def check_stall(
         upper = stall.slope.upper(settings.confidence)
         plateau = PlateauDetected(velocity=stall.slope.velocity, upper_bound=upper, window_hours=stall.hours)
         gain, least = upper * settings.window_hours, settings.velocity * settings.window_hours
-        window = f"{settings.window_hours * 60:.3g} min"
-        reason = f"gains at most {gain:.0f} Elo in {window}, less than {least:.0f}, for {stall.hours * 60:.3g} min"
-        boost = _boost(multiplier * settings.boost, settings, reason)
+        window, lasted = f"{settings.window_hours * 60:.3g} min", f"{stall.hours * 60:.3g} min"
+        rule = f"less than {least:.0f} (feedback.stall.velocity times window_hours), for {lasted}"
+        boost = _boost(multiplier, settings.boost, settings, f"it gains at most {gain:.0f} Elo in {window}, {rule}")
         return Emission(plateau, evidence=rated_by), Emission(boost, evidence=rated_by)
     if state.training_intensity == "paused":
-        boost = _boost(multiplier * settings.boost, settings, "the quality of its data pauses training")
+        why = "the quality of its data pauses training (feedback.intensity.reduced)"
+        boost = _boost(multiplier, settings.boost, settings, why)
         return (Emission(boost, evidence=inspected_by),)
     if multiplier > 1:
         why = "boosts did not end its plateau" if state.plateaued else "no stall and no pause any more"
-        boost = _boost(multiplier / settings.boost, settings, why)
+        boost = _boost(multiplier, 1 / settings.boost, settings, why)
         return (Emission(boost, evidence=set_by),)
     return ()
 
 
-def _boost(multiplier: float, settings: StallSettings, reason: str) -> ExplorationBoost:
-    multiplier = min(settings.boost_cap, max(1.0, multiplier))
+def watched_gain(state: FeedbackState, settings: StallSettings) -> Watched:
+    """Return the gain that decides on a stall, and what the rule waits for."""
+    scaled = settings.at(state.time_scale)
+    bound = None
+    if state.elo_velocity is not None and state.elo_velocity_stderr is not None:
+        bound = (state.elo_velocity + settings.confidence * state.elo_velocity_stderr) * scaled.window_hours
+    pools = state.elo_pools
+    minutes = (pools[-1].time - pools[0].time).total_seconds() / 60 if pools else 0.0
+    window, waits = scaled.window_hours * 60, ""
+    if state.plateaued:
+        waits = "it is plateaued, and boosted no more"
+    elif minutes < window:
+        waits = f"ratings over {minutes:.1f} of {window:.1f} min"
+    return Watched(
+        what=f"greatest likely gain in a window of {window:.3g} min",
+        value=bound,
+        threshold=scaled.velocity * scaled.window_hours,
+        acts="below",
+        effect=f"exploration x {settings.boost:g}",
+        setting="feedback.stall.velocity",
+        unit="Elo",
+        waits=waits,
+    )
+
+
+def _boost(before: float, factor: float, settings: StallSettings, reason: str) -> ExplorationBoost:
+    """Multiply the boost. The payload has no field for the boost before, so the reason names it."""
+    multiplier = min(settings.boost_cap, max(1.0, before * factor))
     lasts = settings.boost_hours * SECONDS_PER_HOUR if multiplier > 1 else 0.0
+    reason = f"{before:.3g} → {multiplier:.3g} because {reason}"
     return ExplorationBoost(multiplier=multiplier, lasts_seconds=lasts, reason=reason)

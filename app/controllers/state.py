@@ -61,6 +61,15 @@ class WorkerTime(Row, frozen=True):
         """The sum over all kinds."""
         return self.selfplay + self.inspection + self.training + self.evaluation
 
+    def less(self, earlier: "WorkerTime") -> "WorkerTime":
+        """Return the time spent since an earlier moment."""
+        return WorkerTime(
+            selfplay=self.selfplay - earlier.selfplay,
+            inspection=self.inspection - earlier.inspection,
+            training=self.training - earlier.training,
+            evaluation=self.evaluation - earlier.evaluation,
+        )
+
 
 class FeedbackState(Row, frozen=True):
     """One configuration's state. Lossless as JSON."""

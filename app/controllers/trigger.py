@@ -9,10 +9,10 @@ A failed training or rating may be an accident, so the next training starts as s
 consecutive failure on, a pause that doubles with each keeps a broken trainer from taking all processor time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from app.controllers.controller import Controller
+from app.controllers.controller import Controller, Watched
 from app.controllers.needs import is_fresh, is_usable, latest_shards, rows_needed
 from app.controllers.state import FeedbackState, States, state_of
 from app.core import SECOND_US, derive_seed
@@ -163,6 +163,29 @@ class TrainingTrigger(Controller):
     def state_changed(self, rows: Rows, event: Event[Any], states: States) -> Step[TrainingRow]:
         """Request a training if it may begin now."""
         return self._change(rows, event, states)
+
+    def watches(self, rows: Rows, states: States, key: str) -> Sequence[Watched]:
+        """Return the rows for the next training. See ``Controller.watches``."""
+        row, state = rows.get(key) or TrainingRow(), state_of(states, key)
+        needed = rows_needed(state, self.settings)
+        if needed is None:
+            return ()  # FeedbackLoopController has paused training, and shows why
+        waits = ""
+        if state.training_block is not None:
+            waits = f"training is blocked: {state.training_block}"
+        elif state.lineage.busy:
+            waits = "a training or its candidate is under way"
+        rows_ready = Watched(
+            what="fresh rows for the next training",
+            value=sum(shard.rows for shard in row.shards),
+            threshold=needed,
+            acts="above",
+            effect="a training starts",
+            setting=f"games.{key}.rows_per_training",
+            unit="rows",
+            waits=waits,
+        )
+        return (rows_ready,)
 
     def _change(self, rows: Rows, event: Event[Any], states: States, **changes: Any) -> Step[TrainingRow]:
         """Change the row of the event's configuration, if it has one. A training is requested if it may begin now."""

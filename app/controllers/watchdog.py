@@ -18,7 +18,7 @@ from math import log, log10
 from typing import Any, ClassVar, NamedTuple, Self
 
 from app.config.feedback import WatchdogSettings
-from app.controllers.controller import Controller
+from app.controllers.controller import Controller, Watched
 from app.controllers.lineage import REMEMBERED, Champion
 from app.controllers.state import States, state_of
 from app.core import ANCHOR, ELO_SCALE, NEWEST_ANCHOR, RANDOM, ModelHash, derive_seed, expected_score
@@ -274,6 +274,20 @@ class ModelPerformanceWatchdog(Controller):
         """Reset the test."""
         row, data = rows.get(event.subject) or FIRST, event.data
         return Step({event.subject: _restored(row, data.to_model, alarm=data.from_model == row.alarmed)})
+
+    def watches(self, rows: Rows, states: States, key: str) -> Sequence[Watched]:
+        """Return the evidence against the current model. See ``Controller.watches``."""
+        row, settings = rows.get(key) or FIRST, self.settings.feedback.watchdog
+        cusum = Watched(
+            what="evidence that the champion is weaker than earlier ones (CUSUM)",
+            value=None if row.level is None else statistic(row.doubt, row.level),
+            threshold=settings.threshold,
+            acts="above",
+            effect="a regression is reported",
+            setting="feedback.watchdog.threshold",
+            waits="" if row.level is None else f"{row.doubt.games} games since it was last 0",
+        )
+        return (cusum,)
 
     def _count(self, event: Event[Any], row: WatchRow, played: MatchResult | None, current: Champion) -> Step[WatchRow]:
         """Count a match of the current model."""

@@ -14,6 +14,7 @@ from app.core import FlyballError
 from app.dashboard.model import RunModel
 from app.journal import NotAJournal, SqliteJournalReader, history
 from app.journal.history import voided_events
+from app.replay.replaying import all_settings
 from app.status.status import Status
 
 LOOK_SECONDS = 0.5
@@ -61,9 +62,9 @@ class Feed:
             return False
         with closing(reader):
             self.head, voided = reader.head, frozenset(voided_events(reader))
-            if voided != self._voided or self.head < self.model.position:
+            if not self.model.position or voided != self._voided or self.head < self.model.position:
                 with self._lock:
-                    self._voided, self.model = voided, RunModel(voided)
+                    self._voided, self.model = voided, RunModel(all_settings(reader), voided)
             after = max(self.model.position, reader.first - 1)  # older events may be deleted for good
             events = history(reader, after=after, on_dead=lambda _: None)
             for _ in range(20):

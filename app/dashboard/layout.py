@@ -13,7 +13,8 @@ from starlette.routing import Route
 
 from app.api.commands import completed, flyball_anywhere
 from app.dashboard.feed import Feed
-from app.status.summary import UNKNOWN, short, show_age, show_clock, show_outcome, show_time, summarise
+from app.status.summary import UNKNOWN, short, show_age, show_clock, show_emitter, show_outcome, show_time, summarise
+from app.status.watched import amount
 
 HERE = Path(__file__).parent
 
@@ -53,9 +54,11 @@ def _environment() -> Environment:
         "figure": figure,
         "outcome": show_outcome,
         "summarise": summarise,
+        "emitter": show_emitter,
         "completed": completed,
         "clock": show_clock,
         "time": show_time,
+        "amount": amount,
     }
     return environment
 
@@ -88,6 +91,7 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
             "run": shown.place.folder.path.absolute().name if shown else "",
             "start": flyball_anywhere(feed.place.folder.path, feed.place.config_file) if feed else "flyball",
             "position": shown.model.position if shown else 0,
+            "settings": shown.model.board.settings if shown else None,
             "head": shown.head if shown else 0,
             "trouble": shown.trouble if shown else "",
             "may_act": request.state.may_act,

@@ -1,11 +1,15 @@
 """The model of a run, folded once from its events. All pages show the same model."""
 
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from typing import Any
 
+from app.config import RunSettings
+from app.core import FlyballError
 from app.dashboard.curves import CURVES_READ, ConfigCurves
 from app.dashboard.index import EventIndex
 from app.events import Event, Kind, ModelPromoted, PromotionRejected
+from app.replay.run_report import RunReports
 from app.status.league import LEAGUES_READ, Leagues
 from app.status.state import STATE_READS, StateFields
 from app.status.status import READS, Board
@@ -25,6 +29,8 @@ class RunModel:
         board: configurations and daemons, as ``flyball status`` shows them.
         states: the FeedbackState of each configuration, as ``flyball state`` shows it.
         leagues: as ``flyball league`` shows them.
+        reports: what was done in the run, and by which controller.
+        not_loaded: why user-defined controllers are missing there; empty if none is.
         curves: of each configuration.
         index: finds events.
         latest: position of the last event about each configuration; of events about the run under the empty string.
@@ -32,8 +38,12 @@ class RunModel:
         decided: the last decision about each configuration.
     """
 
-    def __init__(self, voided: frozenset[int] = frozenset()) -> None:
-        self.position = 0
+    def __init__(self, past: Sequence[RunSettings] = (), voided: frozenset[int] = frozenset()) -> None:
+        self.position, self.not_loaded = 0, ""
+        try:
+            self.reports = RunReports(past, voided)
+        except FlyballError as error:  # a user-defined controller cannot be imported here
+            self.reports, self.not_loaded = RunReports(voided=voided), str(error)
         self.board, self.states, self.leagues = Board(), StateFields(voided), Leagues()
         self.curves: defaultdict[str, ConfigCurves] = defaultdict(ConfigCurves)
         self.index = EventIndex()
@@ -53,6 +63,7 @@ class RunModel:
             self.board.feed((event,))
         if kind in STATE_READS:
             self.states.take(event)
+        self.reports.take(event)
         if kind in LEAGUES_READ:
             self.leagues.take(event)
         if kind in CURVES_READ:

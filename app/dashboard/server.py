@@ -15,7 +15,20 @@ from app.dashboard.access import Access
 from app.dashboard.feed import Feed
 from app.dashboard.jobs import PageJobs
 from app.dashboard.layout import Page
-from app.dashboard.pages import actions, configuration, docs, events, games, league, logs, overview, training, what_if
+from app.dashboard.pages import (
+    actions,
+    configuration,
+    controllers,
+    docs,
+    events,
+    games,
+    league,
+    logs,
+    overview,
+    report,
+    training,
+    what_if,
+)
 from app.dashboard.pages.actions import Pending
 from app.dashboard.web import server_config, web_application
 from daemons.supervisor import Notifier
@@ -23,6 +36,7 @@ from daemons.supervisor import Notifier
 PAGES: tuple[Page, ...] = (
     overview.PAGE,
     configuration.PAGE,
+    controllers.PAGE,
     events.PAGE,
     league.PAGE,
     training.PAGE,
@@ -50,7 +64,7 @@ def application(place: RunLocation, access: Access) -> Starlette:
             app.state.broken = True
             raise
 
-    others = (*stream.ROUTES, *session.ROUTES, *actions.ROUTES)
+    others = (*stream.ROUTES, *session.ROUTES, *actions.ROUTES, *report.ROUTES)
     app = web_application(PAGES, access, others=others, lifespan=lifespan)
     app.state.feed, app.state.jobs, app.state.pending, app.state.broken = feed, jobs, dict[str, Pending](), False
     return app

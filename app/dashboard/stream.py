@@ -69,7 +69,7 @@ async def _news(feed: Feed, after: int, chosen: EventFilter | None) -> AsyncIter
         if position > after:
             while chosen is not None and (events := await asyncio.to_thread(_rows, feed, chosen, after, position)):
                 after = events[-1].sequence
-                yield message("rows", rows_html(events), after)
+                yield message("rows", rows_html(events, feed.model.board.settings), after)
             news = {"position": position, "head": feed.head, "configs": changed}
             yield message("news", json.dumps(news), position)
             after = position

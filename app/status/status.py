@@ -44,6 +44,7 @@ from app.events.envelope import EPOCH
 from app.events.rows import Row
 from app.journal import JournalReader, history
 from app.status.configs import CONFIGS_READ, ConfigRow, Progress, fold_configs
+from app.status.next_training import TRAININGS_READ, Trainings
 from app.status.summary import one_line, short
 
 State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
@@ -70,7 +71,7 @@ MOST_SHOWN = 240  # characters of an error in a status
 MANY_FAILURES = 3
 """Failures in a row after which a configuration's status names them."""
 
-FORMAT = 11
+FORMAT = 12
 """Version of saved boards. Raise it when the rows change, or when a fold counts events differently."""
 
 
@@ -170,6 +171,7 @@ READS: frozenset[type[Payload]] = frozenset(
     {RunConfigured}
     | DAEMONS_READ
     | CONFIGS_READ
+    | TRAININGS_READ
     | {payload for payload in BY_TYPE.values() if payload.kind is Kind.DECISION}
 )
 """Payload types that a status is folded from."""
@@ -188,7 +190,8 @@ class ConfigStatus(Row, frozen=True):
 
     ``blocked`` is the reason of a training block. ``paused`` is whether training pauses because its data is too poor.
     ``boost`` is the factor of an exploration boost. ``plateaued`` is whether its gain is done, so that it plays at the
-    lowest weight. ``waiting_for`` names an obstacle and a remedy.
+    lowest weight. ``next_training`` is what the next training waits for, if it is known. ``waiting_for`` names an
+    obstacle and a remedy.
     ``win_rate_random`` is the score against the random bot; ``outcome_random`` is the mean outcome against it in the
     game's own units, where outcomes are graded. ``late`` are live nodes that lack the model that is played.
     ``diverged`` counts the latest trainings in a row that diverged.
@@ -215,6 +218,7 @@ class ConfigStatus(Row, frozen=True):
     plateaued: bool
     diverged: int
     last_decision: LastDecision | None
+    next_training: str | None
     waiting_for: str | None
     late: tuple[str, ...]
 
@@ -256,6 +260,7 @@ class Board(Row, frozen=False):  # type: ignore[misc]
     settings: RunSettings | None = None
     configs: dict[str, ConfigRow] = field(default_factory=dict)
     daemons: dict[str, DaemonRow] = field(default_factory=dict)
+    trainings: Trainings = field(default_factory=Trainings)
 
     def save(self, path: Path) -> None:
         """Replace the saved board atomically.
@@ -280,6 +285,8 @@ class Board(Row, frozen=False):  # type: ignore[misc]
                 self.daemons |= fold_daemons(self.daemons, event)
             elif event.subject or isinstance(event.data, CurriculumRebalanced):
                 self.configs |= fold_configs(self.configs, event)
+            if self.settings and type(event.data) in TRAININGS_READ:
+                self.trainings.feed(event, self.settings)
 
     def _configure(self, event: Event[RunConfigured]) -> None:
         """Fold the run's settings; foreign ones are skipped, as in every fold."""
@@ -307,13 +314,22 @@ class Board(Row, frozen=False):  # type: ignore[misc]
         )
         distributing = [daemon for daemon in daemons if daemon.daemon == "distribution"]
         live = {daemon.node for daemon in distributing if daemon.state in ("started", "ready")}
+        ready = {daemon.daemon for daemon in daemons if daemon.state == "ready"}
         return Status(
             time=now,
             running=running,
             position=self.position,
-            configs=tuple(_config(self.configs[key], now_us, self.settings, live) for key in played),
+            configs=tuple(
+                _config(self.configs[key], now_us, self.settings, live).replace(
+                    next_training=self._next_training(key, ready, now_us) if running else None
+                )
+                for key in played
+            ),
             daemons=daemons,
         )
+
+    def _next_training(self, key: str, ready: Collection[str], now_us: int) -> str | None:
+        return self.trainings.waits_for(key, self.settings, ready, now_us) if self.settings else None
 
     def end(self, ended: ProcessEnd) -> None:
         """Mark a daemon as failed, unless it was heard of since. The broker cannot record its own failure."""
@@ -371,6 +387,7 @@ def _config(row: ConfigRow, now_us: int, settings: RunSettings | None, live: Col
         games_per_second=row.games_per_second(now_us),
         boost=row.boost(now_us),
         last_decision=decision,
+        next_training=None,
         waiting_for=waiting_for(row, settings) if settings else None,
     )
 

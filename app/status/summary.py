@@ -3,27 +3,39 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import floor, log10
-from typing import Any
+from typing import Any, get_args
 
 from rich.text import Text
 
-from app.core import MeanOutcome, Rate
+from app.config import RunSettings
+from app.controllers.emitters import emitter_of
+from app.core import SECONDS_PER_HOUR, MeanOutcome, Rate
 from app.events import (
     CurriculumRebalanced,
     EvaluationCompleted,
     Event,
+    ExplorationBoost,
+    HyperparameterUpdated,
+    Intensity,
     Kind,
     MatchmakingUpdated,
     MatchResult,
     ModelPromoted,
+    ModelRolledBack,
+    NodeQuarantined,
+    NodeReleased,
     OpponentPick,
     Payload,
+    PlateauDetected,
     PromotionRejected,
+    QualityPenaltyApplied,
     RunConfigured,
     SelfplayComplete,
+    TrainingBlockedByQuality,
     TrainingCompleted,
     TrainingIntensityChanged,
     TrainingRequested,
+    TrainingUnblocked,
 )
 from app.status.configs import Progress, games_repeat
 
@@ -32,6 +44,9 @@ UNKNOWN = "-"
 """Placeholder of an unknown value, which must not look like 0."""
 
 LONG_TEXT = 60
+LEAST_CONTENT = 60
+"""Characters of an event that a narrow terminal shows before it shows who decided."""
+
 LONG_LIST = 4
 IDENTIFIERS = frozenset({"request_id", "evaluation_id", "shard", "seed", "run_id"})
 """Fields left out of summaries."""
@@ -115,12 +130,28 @@ def one_line(text: str) -> str:
     return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
-def event_text(event: Event[Any]) -> Text:
-    """Return an event in one line: its name, configuration and content."""
+def event_text(event: Event[Any], settings: RunSettings | None = None, width: int | None = None) -> Text:
+    """Return an event in one line: its name, configuration and content, and who decided it.
+
+    Args:
+        event: the event.
+        settings: of the run; they name user-defined controllers, see ``emitter_of``.
+        width: of the line, in characters. The content is cut so that the emitter fits too, if enough of it is left.
+    """
     text = Text(event.data.event_name, STYLES[event.data.kind])
     if event.subject:
         text.append(f" {event.subject}", "blue")
-    return text.append(f"  {summarise(event.data)}", "default")
+    text.append(f"  {summarise(event.data)}", "default")
+    by = show_emitter(event, settings)
+    if width is not None and width - len(by) >= LEAST_CONTENT:
+        text.truncate(width - len(by), overflow="ellipsis")
+    return text.append(by, "dim")
+
+
+def show_emitter(event: Event[Any], settings: RunSettings | None = None) -> str:
+    """Return who decided an event, to follow its content; empty for what workers and hosts report."""
+    by = emitter_of(event, settings)
+    return f"  by {one_line(by)}" if by else ""
 
 
 def summarise(data: Payload) -> str:
@@ -176,26 +207,61 @@ def _points(match: MatchResult) -> str:
 
 def _judged(data: ModelPromoted | PromotionRejected) -> str:
     """Return the decision with its evidence. Figures are left out if they are 0, as in an operator's decision."""
-    what = f" after {short(data.previous)}" if isinstance(data, ModelPromoted) else f", {short(data.current)} stays"
-    evidence, figures = data.evidence, ""
+    step, evidence, figures = f"step {data.step}", data.evidence, ""
+    if isinstance(data, ModelPromoted):
+        what = f"{short(data.previous)} → {short(data.model)}"
+    else:
+        what = f"{short(data.model)} is rejected, {short(data.current)} stays"
     if evidence.value or evidence.threshold:
-        figures = f": evidence {evidence.value:.1f}, {evidence.threshold:.1f} needed"
+        figures = f": {evidence.value:.1f}, {evidence.threshold:.1f} needed"
     elo = show_elo(evidence.elo, evidence.elo_stderr)
-    return f"step {data.step}: {short(data.model)}{what}, {evidence.statistic}{figures}, {elo} Elo"
+    return f"{step}: {what}, {evidence.statistic}{figures}; {elo} Elo"
+
+
+def _rolled_back(data: ModelRolledBack) -> str:
+    return f"{short(data.from_model)} → {short(data.to_model)}, step {data.step}, because {data.reason}"
+
+
+def _parameter(data: HyperparameterUpdated) -> str:
+    return f"{data.parameter} {data.previous:.4g} → {data.value:.4g} because {data.reason}"
+
+
+def _boost(data: ExplorationBoost) -> str:
+    """Return the boost. A controller's reason begins with the change, an operator's may not."""
+    lasts = f" for {show_age(data.lasts_seconds)}" if data.multiplier > 1 else ""
+    return f"temperature x {data.multiplier:.3g}{lasts}: {data.reason}"
+
+
+def _penalty(data: QualityPenaltyApplied) -> str:
+    poor = data.quality_score < data.threshold
+    compared, name = ("below", "penalty_below") if poor else ("at least", "lift_at")
+    why = f"data quality {data.quality_score:.2f} is {compared} the threshold (feedback.quality.{name} ="
+    return f"rate of self-play x {data.rate_multiplier:.3g} because {why} {data.threshold:g})"
 
 
 def _intensity(data: TrainingIntensityChanged) -> str:
-    quality = "" if data.quality_score is None else f", quality {data.quality_score:.2f}"
-    if data.intensity == "paused":
-        return f"training is paused: the data is too poor{quality}. What to do: flyball status"
-    return f"{data.previous} to {data.intensity}{quality}"
+    """Return the change, with the setting that decided: the bound that the quality reaches, or fell below."""
+    change = f"{data.previous} → {data.intensity}"
+    if data.quality_score is None:
+        return change
+    levels = get_args(Intensity)
+    level, before = levels.index(data.intensity), levels.index(data.previous)
+    bound = f"feedback.intensity.{levels[min(level + (level < before), len(levels) - 1)]}"
+    compared = "below" if level < before else "at least"
+    remedy = ". What to do: flyball status" if data.intensity == "paused" else ""
+    return f"{change} because data quality {data.quality_score:.2f} is {compared} {bound}{remedy}"
+
+
+def _plateau(data: PlateauDetected) -> str:
+    window = show_age(data.window_hours * SECONDS_PER_HOUR)
+    return f"{data.velocity:+.0f} Elo/h over the last {window}, at most {data.upper_bound:+.0f} Elo/h: a stall"
 
 
 def _matchmaking(data: MatchmakingUpdated) -> str:
     shares = chances(data.picks)
     names = {agent: "itself" if agent == data.model else _value(agent) for agent in shares}
     met = [f"{share:.0%} {names[agent]}" for agent, share in shares.items()]
-    return f"{short(data.model)} is matched against {_listed(met, ', ')}"
+    return f"{short(data.model)} is matched against {_listed(met, ', ')} (league.matchmaking)"
 
 
 def _rebalanced(data: CurriculumRebalanced) -> str:
@@ -211,6 +277,15 @@ def _configured(data: RunConfigured) -> str:
 
 
 SUMMARIES: Mapping[type[Payload], Callable[[Any], str]] = {
+    ExplorationBoost: _boost,
+    HyperparameterUpdated: _parameter,
+    ModelRolledBack: _rolled_back,
+    NodeQuarantined: lambda data: f"{data.worker} for {show_age(data.lasts_seconds)} because {data.reason}",
+    NodeReleased: lambda data: f"{data.worker} because {data.reason}",
+    PlateauDetected: _plateau,
+    QualityPenaltyApplied: _penalty,
+    TrainingBlockedByQuality: lambda data: f"no training because {data.reason}",
+    TrainingUnblocked: lambda data: f"training again because {data.reason}",
     SelfplayComplete: _selfplay,
     TrainingRequested: _training_request,
     TrainingCompleted: _training,

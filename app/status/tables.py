@@ -104,6 +104,20 @@ def daemons_table(status: Status, width: int | None = None) -> Table:
     return _table(DAEMONS, status.daemons, width)
 
 
+def next_trainings(status: Status, most: int | None = None) -> list[Text]:
+    """Return a line for each configuration whose next training waits, and for what; at most ``most`` lines."""
+    waiting = [config for config in status.configs if config.next_training]
+    width = max((len(config.key) for config in waiting), default=0)
+    lines = [
+        Text(f"{config.key:<{width}}  next training: {config.next_training}", no_wrap=True, overflow="ellipsis")
+        for config in waiting
+    ]
+    if most is None or len(lines) <= most:
+        return lines
+    shown = max(0, most - 1)
+    return [*lines[:shown], Text(f"… {len(lines) - shown} next trainings: flyball status", "dim")][: max(0, most)]
+
+
 def fitting(columns: Sequence[Column[R]], rows: Sequence[R], width: int | None) -> list[Column[R]]:
     """Return the columns that fit into a width. The least important ones are left out first."""
     shown = list(columns)

@@ -28,6 +28,8 @@ AXE = (Path(__file__).parents[1] / "support" / "axe" / "axe.min.js").read_text(e
 PATHS = (
     "/",
     f"/configuration/{KEY}",
+    f"/controllers/{KEY}",
+    "/report",
     "/events",
     f"/event?id={EVENTS[7].id}",
     f"/league/{KEY}",

@@ -31,7 +31,18 @@ from app.telemetry.logs import render
 
 EVENTS = recording().events
 PROMOTED = next(event for event in EVENTS if event.data.event_name == "MODEL_PROMOTED")
-PAGES = ("/", f"/configuration/{KEY}", "/events", f"/league/{KEY}", f"/training/{KEY}", "/logs", "/docs", "/sign-in")
+PAGES = (
+    "/",
+    f"/configuration/{KEY}",
+    f"/controllers/{KEY}",
+    "/report",
+    "/events",
+    f"/league/{KEY}",
+    f"/training/{KEY}",
+    "/logs",
+    "/docs",
+    "/sign-in",
+)
 PARTS = (
     "/overview/summary",
     "/overview/daemons",
@@ -41,6 +52,7 @@ PARTS = (
     f"/configuration/{KEY}/state",
     f"/why?id={PROMOTED.id}",
     f"/event?id={PROMOTED.id}",
+    f"/controllers/{KEY}/reports",
     f"/league/{KEY}/tables",
     f"/curves/metrics/{KEY}",
     "/logs/lines",

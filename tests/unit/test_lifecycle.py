@@ -137,21 +137,23 @@ class TestGate:
     @pytest.mark.parametrize(
         ("elo0", "elo1", "better", "worse"),
         [
-            (-40.0, 0.0, "not 40 Elo worse", "worse"),
+            (-40.0, 0.0, "not more than 40 Elo worse", "worse"),
             (0.0, 35.0, "better", "not 35 Elo better"),
             (10.0, 50.0, "more than 10 Elo better", "not 50 Elo better"),
-            (-40.0, -10.0, "not 40 Elo worse", "more than 10 Elo worse"),
+            (-40.0, -10.0, "not more than 40 Elo worse", "more than 10 Elo worse"),
         ],
     )
     def test_a_verdict_says_what_was_shown_and_by_how_much(self, elo0, elo1, better, worse):
         gates = {"feedback": {"lifecycle": {"elo0": elo0, "elo1": elo1}}}
         settings = RunSettings.model_validate(run_settings().model_dump() | gates)
-        for result, claim in ((gated(80, 0, 20), better), (gated(20, 0, 80), worse)):
+        passed = f"gate passed: scored 80% in 100 games, {better} (feedback.lifecycle.elo0 = {elo0:g})"
+        failed = f"gate failed: scored 20% in 100 games, {worse} (feedback.lifecycle.elo1 = {elo1:g})"
+        for result, claim in ((gated(80, 0, 20), passed), (gated(20, 0, 80), failed)):
             lifecycle = Driven(ModelLifecycleCoordinator, settings)
             lifecycle.feed(trained(OLD, parent=None, step=0), rated(0, model=OLD))
             candidate(lifecycle)
             (said,) = lifecycle.feed(result)
-            assert said.evidence.statistic == claim
+            assert said.evidence.statistic == f"{claim}, log of the likelihood ratio"
             assert said.evidence.value >= said.evidence.threshold == pytest.approx(2.944, abs=0.001)
 
     def test_failed_rounds_never_reject_and_do_not_count(self, gating):

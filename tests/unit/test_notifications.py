@@ -187,7 +187,9 @@ def test_slack_text_groups_events_and_mentions_nobody() -> None:
     many = [unblocked("x", number, f"game{number}_2p") for number in range(MOST_LINES + 5)]
     lines = slack_text([unblocked("first"), unblocked("second"), *many], "Run").split("\n")
     assert lines[0] == "*Run*"
-    assert lines[1].endswith("TRAINING_UNBLOCKED hex7_2p  reason second (2 times)")
+    assert lines[1].endswith(
+        "TRAINING_UNBLOCKED hex7_2p  training again because second  by operator (cli@laptop) (2 times)"
+    )
     assert (len(lines), lines[-1]) == (MOST_LINES + 2, "… and 6 more")
     text = slack_text([unblocked("<!channel> & co. " + "x" * 4000)], "Run")
     assert "&lt;!channel&gt; &amp; co." in text

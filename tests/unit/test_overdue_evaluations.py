@@ -131,4 +131,7 @@ def test_status_says_what_is_waited_for_and_what_to_do(payloads, said):
 def test_up_says_that_training_pauses_and_goes_on():
     faster = TrainingIntensityChanged(intensity="hot_path", previous="normal", quality_score=0.95)
     assert [is_shown(one) for one in (PAUSED, RESUMED, faster)] == [True, True, False]
-    assert "too poor, quality 0.42. What to do: flyball status" in summarise(PAUSED)
+    assert summarise(PAUSED) == (
+        "normal → paused because data quality 0.42 is below feedback.intensity.reduced. What to do: flyball status"
+    )
+    assert summarise(faster) == "normal → hot_path because data quality 0.95 is at least feedback.intensity.hot_path"

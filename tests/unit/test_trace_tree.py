@@ -19,9 +19,18 @@ from app.events import (
     EloUpdated,
     EvaluationCompleted,
     Event,
+    ExplorationBoost,
+    HyperparameterUpdated,
     MatchmakingUpdated,
+    ModelRolledBack,
+    NodeQuarantined,
+    NodeReleased,
     OpponentPick,
     Payload,
+    PlateauDetected,
+    QualityPenaltyApplied,
+    TrainingBlockedByQuality,
+    TrainingIntensityChanged,
 )
 from app.status.summary import summarise
 from app.status.trace import AmbiguousEvent, Trace, UnknownEvent, trace
@@ -113,17 +122,19 @@ def test_summaries_are_one_short_line() -> None:
     mirror = OpponentPick(agent="f" * 64, category="mirror", probability=0.2)
     again = OpponentPick(agent="random", category="baselines", probability=0.1)
     line = summarise(MatchmakingUpdated(model=ModelHash("f" * 64), picks=(mirror, *picks, again)))
-    assert line == "ffffffff is matched against 30% random, 25% aaaaaaaa, 20% itself, 10% cccccccc and 3 more"
+    shares_text = "30% random, 25% aaaaaaaa, 20% itself, 10% cccccccc and 3 more"
+    assert line == f"ffffffff is matched against {shares_text} (league.matchmaking)"
     rating = AgentRating(agent="a" * 64, elo=Elo(100.0), elo_stderr=9.0, games=50, bound=None)
     line = summarise(EloUpdated(ratings=tuple(rating.replace(agent=f"{step:064x}") for step in range(30))))
     assert line.endswith(" and 26 more")
     assert line.count("elo=100") == 4
     word = promoted().evidence.replace(statistic="no model before it", value=0.0, threshold=0.0)
     line = summarise(promoted().replace(evidence=word))
-    assert "no model before it, +400 " in line
+    assert "no model before it; +400 " in line
     assert "needed" not in line
-    decided = word.replace(statistic="not 40 Elo worse", value=4.54, threshold=2.944)
-    assert "not 40 Elo worse: evidence 4.5, 2.9 needed, " in summarise(promoted().replace(evidence=decided))
+    decided = word.replace(statistic="gate passed, log of the likelihood ratio", value=4.54, threshold=2.944)
+    line = summarise(promoted().replace(evidence=decided))
+    assert "gate passed, log of the likelihood ratio: 4.5, 2.9 needed; " in line
     line = summarise(CurriculumRebalanced(weights={ConfigKey("hex\n7"): 1.5}, plateaued=(), reason="r"))
     assert line == "r; now hex 7 1.50"
     evaluated = next(event.data for event in recording().events if isinstance(event.data, EvaluationCompleted))
@@ -135,3 +146,45 @@ def test_summaries_are_one_short_line() -> None:
 def test_every_event_has_a_line(event: Event[Payload]) -> None:
     line = summarise(event.data)
     assert "\n" not in line
+
+
+THRESHOLD = "the threshold (feedback.quality."
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (
+            HyperparameterUpdated(parameter="learning_rate", value=5e-4, previous=1e-3, reason="r"),
+            "learning_rate 0.001 → 0.0005 because r",
+        ),
+        (ExplorationBoost(multiplier=1.5, lasts_seconds=90.0, reason="r"), "temperature x 1.5 for 90 s: r"),
+        (ExplorationBoost(multiplier=1.0, lasts_seconds=0.0, reason="r"), "temperature x 1: r"),
+        (
+            QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.25, threshold=0.3),
+            f"rate of self-play x 0.5 because data quality 0.25 is below {THRESHOLD}penalty_below = 0.3)",
+        ),
+        (
+            QualityPenaltyApplied(rate_multiplier=1.0, quality_score=0.4, threshold=0.4),
+            f"rate of self-play x 1 because data quality 0.40 is at least {THRESHOLD}lift_at = 0.4)",
+        ),
+        (
+            TrainingIntensityChanged(intensity="reduced", previous="accelerated", quality_score=0.6),
+            "accelerated → reduced because data quality 0.60 is below feedback.intensity.normal",
+        ),
+        (TrainingIntensityChanged(intensity="reduced", previous="normal", quality_score=None), "normal → reduced"),
+        (
+            ModelRolledBack(from_model=ModelHash("a" * 64), to_model=ModelHash("b" * 64), step=3, reason="r"),
+            "aaaaaaaa → bbbbbbbb, step 3, because r",
+        ),
+        (NodeQuarantined(worker="w@n", lasts_seconds=600.0, reason="r"), "w@n for 10 min because r"),
+        (NodeReleased(worker="w@n", reason="r"), "w@n because r"),
+        (TrainingBlockedByQuality(reason="r"), "no training because r"),
+        (
+            PlateauDetected(velocity=-20.0, upper_bound=30.0, window_hours=0.1),
+            "-20 Elo/h over the last 6 min, at most +30 Elo/h: a stall",
+        ),
+    ],
+)
+def test_decisions_say_old_and_new_and_why(data: Payload, line: str) -> None:
+    assert summarise(data) == line

@@ -8,10 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.config import KNOBS, PARAMETERS, Knob
+from app.config import KNOBS
 from app.config.loading import UnknownConfig
 from app.controllers import Lineage
-from app.controllers.ownership import knobs_set
+from app.controllers.emitters import OWNERS
 from app.dashboard.actions import ACTIONS, Target
 from app.dashboard.feed import Feed
 from app.dashboard.layout import Page, feed_of, render, to_config
@@ -22,7 +22,6 @@ from app.status.state import FIELDS, SHOWN_KNOBS, Field
 from app.status.summary import show_time
 from app.status.values import brief, shown
 from daemons.clock import SystemClock
-from daemons.registry import DAEMONS
 
 UNITS: Mapping[str, str] = {
     "elo_current": "Elo",
@@ -59,21 +58,6 @@ class ShownField(NamedTuple):
     until: str
     event: Event[Any] | None
     parts: tuple[str, ...]
-
-
-def owners() -> dict[str, str]:
-    """Return the built-in controller of each knob."""
-    controllers: dict[str, str] = {}
-    for spec in DAEMONS.values():
-        for controller in spec.controllers:
-            parameters: frozenset[Knob] = getattr(controller, "parameters", frozenset())
-            for knob in parameters | {knob for payload in controller.emits for knob in knobs_set(payload)}:
-                if knob not in PARAMETERS or knob in parameters:
-                    controllers[knob] = controller.name
-    return controllers
-
-
-OWNERS = owners()
 
 
 def fields_of(feed: Feed, key: str) -> dict[str, list[ShownField]]:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.api.selection import select
+from app.config import RunSettings
 from app.core import FlyballError
 from app.dashboard.feed import Feed
 from app.dashboard.layout import Page, feed_of, render, templates, whole_number
@@ -70,9 +71,9 @@ def chosen_events(feed: Feed, chosen: EventFilter, *, before: int | None) -> lis
     return events_at(feed, reversed(positions))
 
 
-def rows_html(events: Sequence[Event[Any]]) -> str:
-    """Return table rows of events, as the stream sends them."""
-    return templates.get_template("events_rows.html").render(events=events)
+def rows_html(events: Sequence[Event[Any]], settings: RunSettings | None) -> str:
+    """Return table rows of events, as the stream sends them. ``settings`` name user-defined controllers."""
+    return templates.get_template("events_rows.html").render(events=events, settings=settings)
 
 
 def events(request: Request) -> Response:

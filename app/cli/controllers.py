@@ -1,0 +1,96 @@
+"""``flyball controllers``: what each controller watches, owns and decided."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from app.api.runs import RunLocation, check_config, check_played, open_run
+from app.cli.options import json_option, run_options
+from app.cli.output import complain, echo, show, write_json
+from app.controllers.controller import Watched
+from app.replay.controller_reports import ControllerReport, Decision, read_reports
+from app.status.summary import event_text, show_clock
+from app.status.watched import bar, watched_text
+
+BAR_WIDTH = 10
+INDENT = 2
+
+
+@click.command()
+@click.argument("config_key", metavar="[CONFIG]", required=False)
+@click.option("-n", "--count", default=3, type=click.IntRange(0), show_default=True, help="Decisions of each.")
+@json_option
+@run_options
+def controllers(location: RunLocation, config_key: str | None, *, count: int, as_json: bool) -> None:
+    """Show what each controller watches, which knobs it owns, how often it acted, and its last decisions.
+
+    A bar shows how near a value is to the threshold at which the rule acts. With CONFIG all rules about it are shown,
+    without CONFIG the rule of each controller that is nearest to acting. A decision is followed by the configuration's
+    rating before it and by the next one after it. `flyball trace ID` shows what led to a decision.
+    """
+    with open_run(location) as reader:
+        check_config(reader, config_key)
+        if config_key is not None:
+            check_played(reader, location, config_key)
+        reports = read_reports(reader, complain).reports(None if config_key is None else (config_key,))
+    if as_json:
+        write_json([report_json(report, count) for report in reports])
+        return
+    for number, report in enumerate(reports):
+        if number:
+            echo()
+        show(*_lines(report, count, every_rule=config_key is not None))
+
+
+def _lines(report: ControllerReport, count: int, *, every_rule: bool) -> Iterator[RenderableType]:
+    yield Text(report.name, "bold").append(f"  {report.does}", "not bold")
+    knobs = ", ".join(report.knobs) or "none"
+    acted = ", ".join(f"{name} {number}" for name, number in sorted(report.counts.items())) or "nothing yet"
+    yield _indented(Text(f"knobs: {knobs}"))
+    yield _indented(Text(f"emitted: {acted}"))
+    watched = [(key, rule) for key, rules in report.watched.items() for rule in rules]
+    if not every_rule:
+        watched = sorted(watched, key=lambda pair: pair[1].progress or 0.0)[-1:]
+    for key, rule in watched:
+        about = "" if every_rule else f"{key}: "
+        yield _indented(Text(f"{bar(rule, BAR_WIDTH)} {about}{watched_text(rule)}"))
+    for decision in report.decisions[:count]:
+        yield _indented(_decision_text(decision))
+
+
+def _indented(text: Text) -> Padding:
+    return Padding(text, (0, 0, 0, INDENT))
+
+
+def _decision_text(decision: Decision) -> Text:
+    text = Text(f"{show_clock(decision.event.recordedtime)} ").append_text(event_text(decision.event))
+    if decision.elo_before is not None and decision.elo_after is not None:
+        text.append(f"  (rating {decision.elo_before:+.0f}, then {decision.elo_after:+.0f})", "dim")
+    return text
+
+
+def report_json(report: ControllerReport, count: int) -> dict[str, Any]:
+    """Return a report as JSON: the watched values by configuration, and the latest decisions as CloudEvents."""
+    return {
+        "name": report.name,
+        "does": report.does,
+        "knobs": list(report.knobs),
+        "emitted": dict(report.counts),
+        "watched": {key: [_watched_json(rule) for rule in rules] for key, rules in report.watched.items()},
+        "decisions": [
+            {
+                "event": decision.event.to_cloudevent(),
+                "elo_before": decision.elo_before,
+                "elo_after": decision.elo_after,
+            }
+            for decision in report.decisions[:count]
+        ],
+    }
+
+
+def _watched_json(rule: Watched) -> dict[str, Any]:
+    return rule._asdict() | {"progress": rule.progress}

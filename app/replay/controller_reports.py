@@ -1,0 +1,160 @@
+"""What each controller watches, which knobs it owns, what it decided, and what followed. Pure.
+
+All controllers are folded, because what a rule watches is partly in its own rows: evidence, rows, scores.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from app.config import KNOBS, Knob, RunSettings
+from app.controllers.controller import Controller, Watched
+from app.controllers.emitters import OWNERS, emitter_of
+from app.controllers.fold import Fold, own_name
+from app.controllers.state import States, state_of
+from app.core import Elo
+from app.events import EvaluationCompleted, Event, Kind, OpponentSampled, Payload, RunConfigured
+from app.events.frames import DeadLetter
+from app.journal import JournalReader, history
+from app.journal.history import voided_events
+from app.replay.replaying import all_settings, controllers
+from daemons.registry import daemons_of
+
+LISTED = 20
+"""Latest decisions that are kept for each controller and configuration."""
+
+UNLISTED = frozenset({OpponentSampled})
+"""Emissions that are counted and not listed, as requests are: they are the daily work."""
+
+
+@dataclass(slots=True)
+class Decision:
+    """A controller's recorded decision or observation.
+
+    Attributes:
+        event: the recorded event.
+        elo_before: the configuration's rating at that time; ``None`` if unknown, or if the event is about the run.
+        elo_after: the next rating; ``None`` before it.
+    """
+
+    event: Event[Any]
+    elo_before: Elo | None
+    elo_after: Elo | None = None
+
+
+class ControllerReport(NamedTuple):
+    """A controller, as displays show it.
+
+    Attributes:
+        name: of the controller.
+        does: the first line of its documentation.
+        knobs: that it owns.
+        watched: what its rules compare now, by configuration.
+        counts: the number of its recorded events, by event name; requests included.
+        decisions: the latest decisions and observations, the latest first. Requests are left out.
+    """
+
+    name: str
+    does: str
+    knobs: tuple[Knob, ...]
+    watched: Mapping[str, Sequence[Watched]]
+    counts: Mapping[str, int]
+    decisions: tuple[Decision, ...]
+
+
+class ControllerReports:
+    """Reports of all controllers, folded from a run's events.
+
+    Args:
+        past: the run's settings, which name its user-defined controllers.
+        voided: positions of events to leave out.
+    """
+
+    def __init__(self, past: Sequence[RunSettings] = (), voided: Collection[int] = ()) -> None:
+        daemons = daemons_of(*past)
+        self._fold = Fold(controllers(daemons), voided=voided)
+        hosted = [controller for spec in daemons.values() for controller in spec.controllers]
+        self._emitted = frozenset[type[Payload]]().union(*(controller.emits for controller in hosted))
+        self.reads: frozenset[type[Payload]] = self._emitted.union(
+            {RunConfigured}, *(controller.reads for controller in hosted)
+        )
+        self._counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        self._decisions: defaultdict[tuple[str, str], deque[Decision]] = defaultdict(lambda: deque(maxlen=LISTED))
+        self._awaiting: defaultdict[str, list[Decision]] = defaultdict(list)
+
+    def take(self, event: Event[Any]) -> str:
+        """Fold the next event; return who emitted it, see ``emitter_of``. Types not in ``reads`` change nothing."""
+        if type(event.data) not in self.reads:
+            return ""
+        self._fold.feed((event,))
+        by = ""
+        if type(event.data) in self._emitted:
+            by = emitter_of(event, self._fold.settings)
+            self._record(by, event)
+        if isinstance(event.data, EvaluationCompleted) and event.data.purpose == "rating":
+            for decision in self._awaiting.pop(event.subject, ()):
+                decision.elo_after = event.data.elo
+        return by
+
+    def _record(self, by: str, event: Event[Any]) -> None:
+        self._counts[by, event.subject][event.data.event_name] += 1
+        if event.data.kind is Kind.REQUEST or type(event.data) in UNLISTED:
+            return
+        before = state_of(self._fold.states, event.subject).elo_current if event.subject else None
+        decision = Decision(event, before)
+        self._decisions[by, event.subject].append(decision)
+        if event.subject:
+            self._awaiting[event.subject].append(decision)
+
+    @property
+    def settings(self) -> RunSettings | None:
+        """The run's settings; ``None`` before its first event."""
+        return self._fold.settings
+
+    @property
+    def states(self) -> States:
+        """FeedbackState of every configuration."""
+        return self._fold.states
+
+    def reports(self, keys: Sequence[str] | None = None) -> tuple[ControllerReport, ...]:
+        """Return the reports about these configurations, by default about all.
+
+        Decisions about the run, such as the curriculum's weights, are always included.
+        """
+        settings = self._fold.settings
+        if settings is None:
+            return ()
+        shown = tuple(config.key for config in settings.configs if keys is None or config.key in keys)
+        return tuple(
+            self._report(reducer, settings, shown) for reducer in self._fold.reducers if isinstance(reducer, Controller)
+        )
+
+    def _report(self, controller: Controller, settings: RunSettings, keys: Sequence[str]) -> ControllerReport:
+        name, rows, states = controller.name, self._fold.rows(controller.name), self._fold.states
+        about = (*keys, "")
+        decisions = [decision for key in about for decision in self._decisions.get((name, key), ())]
+        decisions.sort(key=lambda decision: decision.event.sequence, reverse=True)
+        return ControllerReport(
+            name=name,
+            does=(type(controller).__doc__ or "").partition("\n")[0].replace("``", ""),
+            knobs=knobs_owned(controller, settings),
+            watched={key: controller.watches(rows, states, key) for key in keys},
+            counts=sum((self._counts.get((name, key), Counter()) for key in about), Counter[str]()),
+            decisions=tuple(decisions[:LISTED]),
+        )
+
+
+def read_reports(reader: JournalReader, on_dead: Callable[[DeadLetter], None]) -> ControllerReports:
+    """Fold a journal into the reports of its run's controllers."""
+    folded = ControllerReports(all_settings(reader), voided_events(reader).keys())
+    for event in history(reader, types=folded.reads, on_dead=on_dead):
+        folded.take(event)
+    return folded
+
+
+def knobs_owned(controller: Controller, settings: RunSettings) -> tuple[Knob, ...]:
+    """Return the knobs that a controller owns in a run. User-defined controllers may have taken some over."""
+    if own_name(controller) is not None:
+        return settings.controllers[controller.name].takes_over
+    return tuple(knob for knob in KNOBS if OWNERS[knob] == controller.name and knob not in settings.taken_over)

@@ -1,0 +1,193 @@
+"""A report of a run: what was trained and decided, by whom, what strength was gained, and where the time went. Pure.
+
+A report covers a run, or its events after a position.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from app.config import RunSettings
+from app.controllers.state import FeedbackState, WorkerTime, state_of
+from app.core import ConfigKey, Elo
+from app.events import (
+    EvaluationCompleted,
+    Event,
+    ExplorationBoost,
+    Kind,
+    ModelPromoted,
+    ModelRolledBack,
+    OpponentSampled,
+    PlateauDetected,
+    PromotionRejected,
+    TrainingCompleted,
+)
+from app.events.frames import DeadLetter
+from app.events.rows import Row
+from app.journal import JournalReader, history
+from app.journal.history import voided_events
+from app.replay.controller_reports import ControllerReports
+from app.replay.replaying import all_settings
+from app.status.status import READS, Board, Status
+
+
+class ConfigReport(Row, frozen=True):
+    """What happened to a configuration in the time of the report.
+
+    Attributes:
+        elo_before: its rating at the beginning, otherwise its first one; ``None`` without any.
+        elo, elo_stderr: its latest rating.
+        promotions, rejections: verdicts on candidates, operators' included; the initial model's counts, too.
+        boosts: number of times that exploration was raised.
+        weight_before, weight: its curriculum weight at the beginning and at the end.
+        worker_time: seconds of workers spent on it.
+    """
+
+    key: ConfigKey
+    elo_before: Elo | None
+    elo: Elo | None
+    elo_stderr: float | None
+    trainings: int
+    promotions: int
+    rejections: int
+    rollbacks: int
+    boosts: int
+    stalls: int
+    weight_before: float
+    weight: float
+    plateaued: bool
+    worker_time: WorkerTime
+
+
+class RunReport(Row, frozen=True):
+    """A report of a run.
+
+    Attributes:
+        first, last: times of the first and the last event.
+        events: number of events.
+        configs: what happened to each configuration.
+        decided: by controller, or by operator, the number of decisions and observations by event name.
+        attention: what an operator should look at.
+    """
+
+    first: datetime | None
+    last: datetime | None
+    events: int
+    configs: tuple[ConfigReport, ...]
+    decided: dict[str, dict[str, int]]
+    attention: tuple[str, ...]
+
+    @property
+    def worker_seconds(self) -> float:
+        """Seconds of workers, of all configurations."""
+        return sum(config.worker_time.total for config in self.configs)
+
+    @property
+    def evaluation_share(self) -> float:
+        """Share of the worker time that evaluations took."""
+        return sum(config.worker_time.evaluation for config in self.configs) / (self.worker_seconds or 1.0)
+
+
+class RunReports:
+    """Folds events into a report.
+
+    Args:
+        past: the run's settings, which name its user-defined controllers.
+        voided: positions of events to leave out.
+        after: the report covers the events after this position.
+
+    Attributes:
+        controllers: reports of the controllers.
+    """
+
+    def __init__(self, past: Sequence[RunSettings] = (), voided: Collection[int] = (), *, after: int = 0) -> None:
+        self.controllers, self._after = ControllerReports(past, voided), after
+        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._decided: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._before: dict[str, FeedbackState] | None = None
+        self._first_elo: dict[str, Elo] = {}
+        self._first: datetime | None = None
+        self._last: datetime | None = None
+        self._events = 0
+
+    def take(self, event: Event[Any]) -> None:
+        """Fold the next event."""
+        if event.sequence <= self._after:
+            self.controllers.take(event)
+            return
+        if self._before is None:
+            self._before = dict(self.controllers.states)
+        self._count(event)
+        by = self.controllers.take(event)
+        if by and event.data.kind is not Kind.REQUEST and not isinstance(event.data, OpponentSampled):
+            self._decided[by][event.data.event_name] += 1
+
+    def _count(self, event: Event[Any]) -> None:
+        """Count an event that is not folded yet."""
+        key, counts = event.subject, self._counts[event.subject]
+        self._events += 1
+        self._first, self._last = self._first or event.recordedtime, event.recordedtime
+        match event.data:
+            case TrainingCompleted():
+                counts["trainings"] += 1
+            case ModelPromoted():
+                counts["promotions"] += 1
+            case PromotionRejected():
+                counts["rejections"] += 1
+            case ModelRolledBack():
+                counts["rollbacks"] += 1
+            case PlateauDetected():
+                counts["stalls"] += 1
+            case ExplorationBoost(multiplier=multiplier):
+                counts["boosts"] += multiplier > state_of(self.controllers.states, key).exploration_boost
+            case EvaluationCompleted(purpose="rating", elo=elo):
+                self._first_elo.setdefault(key, elo)
+
+    def report(self, status: Status | None) -> RunReport:
+        """Return the report so far. The run's status names what an operator should look at."""
+        settings = self.controllers.settings
+        waiting = [config for config in status.configs if config.waiting_for] if status else []
+        return RunReport(
+            first=self._first,
+            last=self._last,
+            events=self._events,
+            configs=tuple(self._config(config.key) for config in settings.configs) if settings else (),
+            decided={by: dict(sorted(counts.items())) for by, counts in sorted(self._decided.items())},
+            attention=tuple(f"{config.key}: {config.waiting_for}" for config in waiting),
+        )
+
+    def _config(self, key: ConfigKey) -> ConfigReport:
+        before, state = state_of(self._before or {}, key), state_of(self.controllers.states, key)
+        counts = self._counts[key]
+        return ConfigReport(
+            key=key,
+            elo_before=self._first_elo.get(key) if before.elo_current is None else before.elo_current,
+            elo=state.elo_current,
+            elo_stderr=state.elo_stderr,
+            trainings=counts["trainings"],
+            promotions=counts["promotions"],
+            rejections=counts["rejections"],
+            rollbacks=counts["rollbacks"],
+            boosts=counts["boosts"],
+            stalls=counts["stalls"],
+            weight_before=before.curriculum_weight,
+            weight=state.curriculum_weight,
+            plateaued=state.plateaued,
+            worker_time=state.worker_time.less(before.worker_time),
+        )
+
+
+def read_report(reader: JournalReader, on_dead: Callable[[DeadLetter], None], *, after: int = 0) -> RunReport:
+    """Fold a journal into a report of the events after a position."""
+    voided = voided_events(reader)
+    folded, board = RunReports(all_settings(reader), voided.keys(), after=after), Board()
+    last: datetime | None = None
+    for event in history(reader, on_dead=on_dead):
+        if event.sequence in voided:
+            continue
+        folded.take(event)
+        last = event.recordedtime
+        if type(event.data) in READS:
+            board.feed((event,))
+    return folded.report(None if last is None else board.status(last, None, running=True))

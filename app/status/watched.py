@@ -1,0 +1,36 @@
+"""What a controller's rule watches, in a line of text."""
+
+from app.controllers.controller import Watched
+from app.status.summary import UNKNOWN
+
+FULL, EMPTY = "#", "."
+
+
+def bar(rule: Watched, width: int) -> str:
+    """Return how near a rule is to acting as a bar of characters; dashes where that is unknown."""
+    if rule.progress is None:
+        return f"[{'-' * width}]"
+    full = int(rule.progress * width)
+    return f"[{FULL * full}{EMPTY * (width - full)}]"
+
+
+def amount(value: float | None, rule: Watched) -> str:
+    """Return a value in a rule's unit; a dash if it is unknown."""
+    match value, rule.unit:
+        case None, _:
+            return UNKNOWN
+        case share, "%":
+            return f"{share:.0%}"
+        case number, "rows":
+            return f"{number:,.0f} rows"
+        case gain, "Elo":
+            return f"{gain:+.1f} Elo"
+    return f"{value:.3g}"
+
+
+def watched_text(rule: Watched) -> str:
+    """Return what a rule compares, what it does at its threshold, the setting, and what it waits for."""
+    sign = "≥" if rule.acts == "above" else "≤"
+    text = f"{rule.what}: {amount(rule.value, rule)} ({rule.effect} at {sign} {amount(rule.threshold, rule)}"
+    text += f", {rule.setting})" if rule.setting else ")"
+    return f"{text}; {rule.waits}" if rule.waits else text

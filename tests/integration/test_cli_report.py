@@ -1,0 +1,45 @@
+"""``flyball report``: text, JSON, and a page in one file."""
+
+from pathlib import Path
+
+import pytest
+from commands import invoke, succeeded, told
+from generated_run import generated, write_generated
+
+EVENTS = tuple(generated(1500, seed=2))
+PROMOTED = sum(event.data.event_name == "MODEL_PROMOTED" for event in EVENTS)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    write_generated(folder / "journal.sqlite", EVENTS)
+    return folder
+
+
+def test_text_and_json_agree(run: Path) -> None:
+    made = told(invoke("report", "--json", run=run))
+    text = succeeded(invoke("report", run=run)).stdout
+    assert made["decided"]["ModelLifecycleCoordinator"]["MODEL_PROMOTED"] == PROMOTED
+    assert sum(config["promotions"] for config in made["configs"]) == PROMOTED
+    assert f"MODEL_PROMOTED {PROMOTED}" in text
+    lines = {line.split()[0]: line.split() for line in text.splitlines() if line}
+    for config in made["configs"]:
+        assert str(config["trainings"]) in lines[config["key"]]
+
+
+def test_since_a_position_covers_what_followed(run: Path) -> None:
+    assert told(invoke("report", "--json", "--since", "1001", run=run))["events"] == 500
+    assert "Nothing has happened" in succeeded(invoke("report", "--since", "9999", run=run)).stdout
+
+
+def test_page_is_one_file_that_loads_nothing(run: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    succeeded(invoke("report", "--html", str(page), run=run), "Wrote")
+    text = page.read_text(encoding="utf-8")
+    assert f"MODEL_PROMOTED {PROMOTED}" in text
+    assert not any(word in text for word in ("src=", "href=", "http://", "url(", "@import"))
+
+
+def test_run_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    assert invoke("report", run=tmp_path).exit_code != 0

@@ -1,0 +1,99 @@
+"""Reports of controllers, folded from generated runs."""
+
+from collections import Counter
+
+import pytest
+from driving import KEY
+from generated_run import generated, hasty, laptop
+
+from app.config import BadSettings, RunSettings
+from app.config.controllers import ControllerSettings
+from app.events import EvaluationCompleted, PlateauDetected
+from app.replay.controller_reports import LISTED, ControllerReports
+
+EVENTS = tuple(generated(4000, seed=2))
+ONLY = {
+    "FeedbackLoopController": ("EXPLORATION_BOOST", "TRAINING_INTENSITY_CHANGED", "PLATEAU_DETECTED"),
+    "CurriculumIntegration": ("CURRICULUM_REBALANCED",),
+    "ModelLifecycleCoordinator": ("MODEL_PROMOTED", "PROMOTION_REJECTED", "MODEL_ROLLED_BACK"),
+    "TrainingTrigger": ("TRAINING_REQUESTED",),
+    "SelfplayScheduler": ("SELFPLAY_REQUESTED",),
+}
+"""Events that one controller alone emits in a run without operators."""
+
+
+@pytest.fixture(scope="module")
+def folded() -> ControllerReports:
+    reports = ControllerReports()
+    for event in EVENTS:
+        reports.take(event)
+    return reports
+
+
+def own(use: str) -> RunSettings:
+    table = ControllerSettings(use=use, takes_over=("learning_rate",))
+    return RunSettings.model_validate(laptop().model_dump() | {"controllers": {"mine": table.model_dump()}})
+
+
+def test_counts_are_those_of_the_journal(folded):
+    recorded = Counter(event.data.event_name for event in EVENTS)
+    counts = {report.name: report.counts for report in folded.reports()}
+    found = {by: {name: counts[by][name] for name in names} for by, names in ONLY.items()}
+    assert found == {by: {name: recorded[name] for name in names} for by, names in ONLY.items()}
+    assert recorded["MODEL_PROMOTED"] > 10
+
+
+def test_decisions_are_the_latest_and_about_the_asked_configuration(folded):
+    (report,) = (one for one in folded.reports((KEY,)) if one.name == "ModelLifecycleCoordinator")
+    judged = [event for event in EVENTS if event.subject == KEY and event.data.event_name in ONLY[report.name]]
+    assert [decision.event.id for decision in report.decisions] == [event.id for event in reversed(judged)][:LISTED]
+    assert set(report.watched) == {KEY}
+    (curriculum,) = (one for one in folded.reports((KEY,)) if one.name == "CurriculumIntegration")
+    assert all(decision.event.subject == "" for decision in curriculum.decisions), "weights are about the run"
+    assert all(decision.elo_before is None for decision in curriculum.decisions)
+
+
+def test_decision_has_the_ratings_before_and_after_it(folded):
+    ratings = [
+        (event.sequence, event.data.elo)
+        for event in EVENTS
+        if isinstance(event.data, EvaluationCompleted) and event.data.purpose == "rating" and event.subject == KEY
+    ]
+    (report,) = (one for one in folded.reports((KEY,)) if one.name == "ModelLifecycleCoordinator")
+    followed = [decision for decision in report.decisions if decision.elo_after is not None]
+    for decision in followed:
+        after = [elo for position, elo in ratings if position > decision.event.sequence]
+        assert decision.elo_after == after[0]
+    assert len(followed) >= 3
+
+
+def test_stall_is_declared_only_where_its_bar_is_full():
+    reports, stalls = ControllerReports(), 0
+    for event in generated(5000, seed=2, settings=hasty()):
+        reports.take(event)
+        if isinstance(event.data, PlateauDetected):
+            (loop,) = (one for one in reports.reports((event.subject,)) if one.name == "FeedbackLoopController")
+            assert loop.watched[event.subject][0].progress == 1.0
+            stalls += 1
+    assert stalls > 0
+
+
+def test_users_controller_is_reported_with_the_knobs_it_took(folded):
+    before = {report.name: report.knobs for report in folded.reports()}
+    settings = own("own_rules:Sets")
+    reports = ControllerReports((settings,))
+    for event in generated(200, seed=1, settings=settings):
+        reports.take(event)
+    after = {report.name: report.knobs for report in reports.reports()}
+    assert before["EvaluationFeedbackHandler"] == ("learning_rate",)
+    assert after["EvaluationFeedbackHandler"] == ()
+    assert after["mine"] == ("learning_rate",)
+
+
+def test_controller_that_cannot_be_loaded_is_an_error():
+    with pytest.raises(BadSettings, match="mine"):
+        ControllerReports((own("no_such_module:Controller"),))
+
+
+def test_run_without_settings_has_no_reports():
+    assert ControllerReports().reports() == ()
