@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from app.bus.access import KeyRefused
 from app.bus.ports import BrokerUnavailable
 from app.config import GAMES, GameConfig, RunFolder
 from app.config.loading import Loaded, UnknownConfig, load
-from app.core import BROKER, FlyballError, ModelHash, UnusableFile, allow_modules_in
+from app.core import BROKER, FlyballError, ModelHash, UnusableFile, allow_modules_in, suggest
 from app.events import Event, EventVoided, Payload
 from app.events.envelope import EPOCH
 from app.events.frames import DeadLetter
@@ -154,14 +153,16 @@ def open_run(location: RunLocation) -> Iterator[SqliteJournalReader]:
 
 
 def check_config(reader: JournalReader | None, config_key: str | None) -> None:
-    """Refuse a key that neither the run nor Flyball knows. Raises ``UnknownConfig``, which names the nearest one."""
+    """Refuse a key that neither the run nor Flyball knows.
+
+    Raises ``UnknownConfig``, which names the nearest of the run's own configurations; without a run, of Flyball's.
+    """
     if config_key is None or config_key in GAMES:
         return
     past = past_settings(reader) if reader else ()
-    keys = {str(key) for key in (*GAMES, *(config.key for settings in past for config in settings.configs))}
-    if config_key not in keys:
-        near = get_close_matches(config_key, keys, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(keys))}."
+    played = {str(config.key) for settings in past for config in settings.configs}
+    if config_key not in played:
+        hint = suggest(config_key, played, "The run plays ") if played else suggest(config_key, GAMES)
         raise UnknownConfig(f"There is no configuration {config_key!r}.", hint=hint)
 
 

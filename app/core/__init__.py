@@ -51,3 +51,4 @@ from app.core.statistics import (
     student,
     wilson_interval,
 )
+from app.core.suggestions import suggest
