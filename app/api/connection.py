@@ -10,7 +10,7 @@ from itertools import count, islice
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from weakref import finalize
 
 from app.api.publishing import check_id, check_publishable, check_scope, payload_of, publish_on
@@ -33,6 +33,9 @@ from app.events import Event, Payload, originate, resolve
 from app.journal.database import StorageError
 from app.status.status import Status
 from daemons.clock import SystemClock, boot_id
+
+if TYPE_CHECKING:
+    from app.status.league import LeagueView
 
 T = TypeVar("T")
 LOOK_SECONDS = 0.2
@@ -193,6 +196,10 @@ class AsyncConnection:
         """Return a configuration's feedback state. See ``RunReader.state``."""
         return await asyncio.to_thread(self._reader.state, config_key)
 
+    async def league(self, config_key: str) -> "LeagueView":
+        """Return a configuration's league. See ``RunReader.league``."""
+        return await asyncio.to_thread(self._reader.league, config_key)
+
     async def status(self) -> Status:
         """Return the status of configurations and daemons that ``flyball status`` shows.
 
@@ -204,6 +211,9 @@ class AsyncConnection:
         """Close the connection to the broker. Idempotent."""
         await self._stack.aclose()
         self._bus = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} to the run in {self._location.folder.path}>"
 
     async def __aenter__(self) -> Self:
         return self

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Generator
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from app.api.arguments import Number, check_arguments
 from app.api.runs import RunLocation, check_config, check_played, complaint, open_journal, open_run
@@ -11,6 +11,9 @@ from app.controllers import FeedbackState
 from app.core import ConfigKey
 from app.events import Event, Payload
 from app.status.state import feedback_state
+
+if TYPE_CHECKING:
+    from app.status.league import LeagueView
 
 P = TypeVar("P", bound=Payload)
 
@@ -88,6 +91,15 @@ class RunReader:
             check_config(reader, config_key)
             check_played(reader, self._location, config_key)
             return feedback_state(reader, ConfigKey(config_key), complaint(warn))
+
+    def league(self, config_key: str) -> "LeagueView":
+        """Return a configuration's league, as `flyball league` shows it. Raises ``UnknownConfig`` or ``NoLeague``."""
+        from app.api.leagues import league_views  # loads OpenSpiel
+
+        return league_views(self._location, config_key, warn)[config_key]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} to the run in {self._location.folder.path}>"
 
 
 def warn(text: str) -> None:

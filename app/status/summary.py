@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from app.core import MeanOutcome, Rate
+from app.core import HASH_DIGITS, MeanOutcome, Rate
 from app.events import (
     CurriculumRebalanced,
     EvaluationCompleted,
@@ -27,7 +27,6 @@ from app.events import (
 )
 from app.status.configs import Progress, games_repeat
 
-HASH_DIGITS = 8
 UNKNOWN = "-"
 """Placeholder of an unknown value, which must not look like 0."""
 

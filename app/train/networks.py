@@ -11,7 +11,7 @@ import numpy as np
 
 from app.config import PipelineSettings
 from app.controllers.needs import ReplayBuffer
-from app.core import Clock, ConfigKey, FlyballError, ModelHash, derive_seed
+from app.core import Clock, ConfigKey, FlyballError, ModelHash, Record, Tabular, derive_seed, named
 from app.events import ShardRef
 from app.learning.inference import Policy
 from app.learning.learner import Improvement
@@ -46,9 +46,9 @@ class TooManyDivergences(FlyballError):
     """More updates of a run diverged than its settings allow."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingResult:
-    """A finished training run."""
+@dataclass(frozen=True, slots=True, repr=False)
+class TrainingResult(Tabular):
+    """A finished training run. ``to_frame()`` has a row for each bot that the best policy met at the end."""
 
     output: Path  # its folder: models, log, curves, report
     config: ConfigKey
@@ -71,6 +71,16 @@ class TrainingResult:
     def scores(self) -> dict[str, float]:
         """The best policy's mean outcome against each bot, in [-1, 1]; equal players get 0. The deals are fresh."""
         return {evaluation.opponent: evaluation.outcome for evaluation in self.final}
+
+    def headline(self) -> str:
+        """See ``Tabular``."""
+        scores = [f"{evaluation.opponent} {evaluation.outcome:+.3f}" for evaluation in self.final]
+        made = f"training of {self.config} in {self.output} after iteration {self.state.iteration}"
+        return f"{made}: outcome against {named(scores)}" if scores else made
+
+    def tables(self) -> dict[str, Sequence[Record]]:
+        """See ``Tabular``."""
+        return {"final": [asdict(evaluation) for evaluation in self.final]}
 
     def json(self) -> dict[str, Any]:
         """Return the result as a JSON object."""
