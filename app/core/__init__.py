@@ -52,5 +52,5 @@ from app.core.statistics import (
     student,
     wilson_interval,
 )
-from app.core.suggestions import suggest
+from app.core.suggestions import nearest, suggest
 from app.core.tabular import Record, Tabular, figure_text, flat, named

@@ -254,9 +254,10 @@ class Status(Tabular, Row, frozen=True):
 
     def headline(self) -> str:
         """See ``Tabular``."""
-        ratings = [f"{config.key} {show_elo(config.elo, config.elo_stderr)} Elo" for config in self.configs]
+        rated = [config for config in self.configs if config.elo is not None]
+        ratings = [f"{config.key} {show_elo(config.elo, config.elo_stderr)} Elo" for config in rated]
         what = "running" if self.running else "not running"
-        return f"status of a run at event {self.position:,}, {what}: {named(ratings) or 'no configuration yet'}"
+        return f"status of a run at event {self.position:,}, {what}: {named(ratings) or 'nothing rated yet'}"
 
     def tables(self) -> dict[str, Sequence[Record]]:
         """See ``Tabular``."""

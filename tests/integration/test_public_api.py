@@ -295,7 +295,7 @@ def test_type_checkers_know_the_payload_of_a_class(connection: type, method: str
 def test_league_of_a_run_is_what_the_command_shows(recorded: Path) -> None:
     with flyball.connect(recorded) as run:
         view = run.league(KEY)
-        assert view.json() == told(invoke("league", KEY, "--json", run=recorded))[KEY]
+        assert json.loads(json.dumps(view.json())) == told(invoke("league", KEY, "--json", run=recorded))[KEY]
         assert [row["agent"] for row in view.tables()["members"]] == [row["agent"] for row in view.members()]
         assert repr(view).startswith(f"<league of {KEY}, ")
         assert repr(run) == f"<Connection to the run in {recorded}>"
@@ -308,15 +308,15 @@ def test_results_have_a_line_and_tables(trained: flyball.TrainingResult) -> None
         rf"<training of {KEY} in .*/trained after iteration 1: outcome against random [+-]\d\.\d{{3}}>", repr(trained)
     )
     assert [row["outcome"] for row in trained.tables()["final"]] == list(trained.scores.values())
-    result = flyball.evaluate("heuristic", SOLVED, against=["random", "heuristic+8"], games=20)
+    result = flyball.evaluate("heuristic", SOLVED, games=20)
     assert str(result).startswith(
         f"<evaluation of {SOLVED}, heuristic: score against random 100.0% [83.9%, 100.0%] n=20"
     )
-    first, _ = result.tables()["results"]
+    (first,) = result.tables()["results"]
     assert (first["opponent"], first["score_mean"], first["outcome_mean"]) == ("random", 1.0, 1.0)
     assert "rotations" not in first
     page = result._repr_html_()
-    assert page.count("<tr>") == 3
+    assert page.count("<tr>") == 2
     assert "<td>random</td><td>20</td><td>20</td>" in page
     share = flyball.optimal_moves("solver", KEY, positions=100)
     assert repr(share) == f"<optimal moves of {KEY}, solver: 100.0% [96.3%, 100.0%] n=100>"
@@ -331,7 +331,7 @@ def test_connection_publishes_receives_and_shows_status(broker: Path) -> None:
         assert status.running
         assert [(one.daemon, one.state, one.lag) for one in status.daemons] == [("broker", "ready", None)]
         assert [row["daemon"] for row in status.tables()["daemons"]] == ["broker"]
-        assert re.fullmatch(r"<status of a run at event \d+, running: no configuration yet>", repr(status))
+        assert re.fullmatch(r"<status of a run at event \d+, running: nothing rated yet>", repr(status))
         news = run.subscribe(flyball.events.RollbackRequested, seconds=60)
         done = run.publish("ROLLBACK_REQUESTED", ROLLBACK, config_key=KEY)
         event = next(news)
