@@ -305,7 +305,8 @@ def test_league_of_a_run_is_what_the_command_shows(recorded: Path) -> None:
 
 def test_results_have_a_line_and_tables(trained: flyball.TrainingResult) -> None:
     assert re.fullmatch(
-        rf"<training of {KEY} in .*/trained after iteration 1: outcome against random [+-]\d\.\d{{3}}>", repr(trained)
+        rf"<training of {KEY} in .*/trained after iteration 1: outcome in \[-1, 1\] against random [+-]\d\.\d{{3}}>",
+        repr(trained),
     )
     assert [row["outcome"] for row in trained.tables()["final"]] == list(trained.scores.values())
     result = flyball.evaluate("heuristic", SOLVED, games=20)
