@@ -14,14 +14,14 @@ from app.comparison.troubles import Planted
 from app.config import FrozenModel, nest
 from app.config.loading import parse
 from app.controllers.scheduler import WORKER_DAEMON
-from app.core import BadUsage, ConfigKey
+from app.core import BadUsage, ConfigKey, Record, Tabular, flat, named
 from app.simulation import ALL, NONE, arms_of, load_plant
 from daemons.bootstrap import check_settings
 
 SECONDS_PER_MINUTE = 60
 
 
-class ComparisonResult(FrozenModel):
+class ComparisonResult(Tabular, FrozenModel):
     """Figures of a comparison's arms and runs, and players' strengths.
 
     The figures of an arm are over all seeds. ``strengths`` has each player's strength by configuration. ``predictions``
@@ -32,6 +32,20 @@ class ComparisonResult(FrozenModel):
     runs: tuple[RunFigures, ...]
     strengths: dict[str, dict[str, float]]
     predictions: tuple[Prediction, ...] | None
+
+    def headline(self) -> str:
+        """See ``Tabular``."""
+        arms = [f"{arm.arm} {arm.strength.elo.mean:,.0f}" for arm in self.arms]
+        return f"comparison of {len(self.runs)} runs: Elo by arm: {named(arms)}"
+
+    def tables(self) -> dict[str, Sequence[Record]]:
+        """See ``Tabular``."""
+        configs = [(key, arm.arm, arm.configs[key]) for key in self.strengths for arm in self.arms]
+        return {
+            "arms": [flat(arm.model_dump(exclude={"configs"})) for arm in self.arms],
+            "configs": [{"config": key, "arm": arm, **flat(figures.model_dump())} for key, arm, figures in configs],
+            "predictions": [flat(prediction.model_dump()) for prediction in self.predictions or ()],
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-import warnings
 from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
@@ -11,34 +10,32 @@ from itertools import count, islice
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from weakref import finalize
 
-from app.api.arguments import Number, check_arguments
 from app.api.publishing import check_id, check_publishable, check_scope, payload_of, publish_on
+from app.api.run_reader import P, RunReader, warn
 from app.api.runs import (
     NotRunning,
     RunLocation,
-    check_config,
     check_listening,
-    check_played,
-    complaint,
     connected,
     locate_run,
-    open_journal,
     open_run,
     read_status,
 )
-from app.api.selection import Selection, before_last, before_since, select
+from app.api.selection import Selection, select
 from app.bus import Bus
 from app.bus.ports import BusClosed
 from app.controllers import FeedbackState
-from app.core import BadUsage, ConfigKey, EventId, derive_id
+from app.core import BadUsage, EventId, derive_id
 from app.events import Event, Payload, originate, resolve
 from app.journal.database import StorageError
-from app.status.state import feedback_state
 from app.status.status import Status
 from daemons.clock import SystemClock, boot_id
+
+if TYPE_CHECKING:
+    from app.status.league import LeagueView
 
 T = TypeVar("T")
 LOOK_SECONDS = 0.2
@@ -51,57 +48,6 @@ class Published:
 
     position: int
     id: EventId
-
-
-class RunReader:
-    """The files of a run, readable whether or not it is running. Raises ``NotAJournal`` or ``ForeignSettings``."""
-
-    def __init__(self, location: RunLocation) -> None:
-        self._location = location
-        with open_run(location):  # refuses a folder without a run
-            pass
-
-    def journal(
-        self, *patterns: str, config_key: str | None = None, since: str | int | None = None, last: int | None = None
-    ) -> Generator[Event[Any]]:
-        """Iterate over the events that are recorded now, in order.
-
-        Args:
-            patterns: event names or types, such as "MODEL_PROMOTED" or "TRAINING_*"; all events by default.
-            config_key: only events about this configuration.
-            since: a position, a time (ISO 8601) or an age such as "10m"; the beginning by default.
-            last: only the latest events, at most this many.
-
-        Raises ``UnknownEventType``, ``UnknownConfig`` or ``BadUsage``.
-        """
-        check_arguments(Number | None, last=last)
-        selection = select(patterns, config_key)
-        with open_journal(self._location) as reader:
-            check_config(reader, config_key)
-            end = reader.head
-            start = 0 if since is None else before_since(reader, str(since))
-            if last is not None:
-                start = max(start, before_last(reader, last, selection, end))
-        return self._events(selection, start, end)
-
-    def _events(self, selection: Selection, start: int, end: int) -> Generator[Event[Any]]:
-        with open_journal(self._location) as reader:
-            for event in selection.read(reader, start, on_dead=complaint(_warn)):
-                if event.sequence > end:
-                    return
-                yield event
-
-    def head(self) -> int:
-        """Return the position of the last event."""
-        with open_journal(self._location) as reader:
-            return reader.head
-
-    def state(self, config_key: str) -> FeedbackState:
-        """Return a configuration's feedback state: signals, knobs and lineage. Raises ``UnknownConfig``."""
-        with open_run(self._location) as reader:
-            check_config(reader, config_key)
-            check_played(reader, self._location, config_key)
-            return feedback_state(reader, ConfigKey(config_key), complaint(_warn))
 
 
 class AsyncConnection:
@@ -141,14 +87,37 @@ class AsyncConnection:
         payload = payload_of(resolve(event), dict(data or {})) if isinstance(event, str) else event
         check_publishable(type(payload))
         check_id(event_id)
-        await asyncio.to_thread(check_scope, self._location, payload, config_key, event_id, _warn)
+        await asyncio.to_thread(check_scope, self._location, payload, config_key, event_id, warn)
         chosen = EventId(event_id or derive_id("api", self._boot, next(self._numbers)))
         envelope = originate(payload, event_id=chosen, time=SystemClock().now(), subject=config_key)
-        (position,) = await publish_on(await self._connected(), [envelope], _warn, own_id=event_id is not None)
+        (position,) = await publish_on(await self._connected(), [envelope], warn, own_id=event_id is not None)
         return Published(position, chosen)
 
+    @overload
     def subscribe(
-        self, *patterns: str, config_key: str | None = None, after: int | None = None, seconds: float | None = None
+        self,
+        kind: type[P],
+        /,
+        *kinds: type[P],
+        config_key: str | None = ...,
+        after: int | None = ...,
+        seconds: float | None = ...,
+    ) -> AsyncGenerator[Event[P]]: ...
+    @overload
+    def subscribe(
+        self,
+        *patterns: str | type[Payload],
+        config_key: str | None = ...,
+        after: int | None = ...,
+        seconds: float | None = ...,
+    ) -> AsyncGenerator[Event[Any]]: ...
+
+    def subscribe(
+        self,
+        *patterns: str | type[Payload],
+        config_key: str | None = None,
+        after: int | None = None,
+        seconds: float | None = None,
     ) -> AsyncGenerator[Event[Any]]:
         """Iterate over events as they are recorded.
 
@@ -184,8 +153,31 @@ class AsyncConnection:
                 self._bus = await self._stack.enter_async_context(bus)
         return self._bus
 
+    @overload
+    def journal(
+        self,
+        kind: type[P],
+        /,
+        *kinds: type[P],
+        config_key: str | None = ...,
+        since: str | int | None = ...,
+        last: int | None = ...,
+    ) -> AsyncGenerator[Event[P]]: ...
+    @overload
+    def journal(
+        self,
+        *patterns: str | type[Payload],
+        config_key: str | None = ...,
+        since: str | int | None = ...,
+        last: int | None = ...,
+    ) -> AsyncGenerator[Event[Any]]: ...
+
     async def journal(
-        self, *patterns: str, config_key: str | None = None, since: str | int | None = None, last: int | None = None
+        self,
+        *patterns: str | type[Payload],
+        config_key: str | None = None,
+        since: str | int | None = None,
+        last: int | None = None,
     ) -> AsyncGenerator[Event[Any]]:
         """Iterate over the events that are recorded now. See ``RunReader.journal``."""
         loop = asyncio.get_running_loop()
@@ -204,17 +196,24 @@ class AsyncConnection:
         """Return a configuration's feedback state. See ``RunReader.state``."""
         return await asyncio.to_thread(self._reader.state, config_key)
 
+    async def league(self, config_key: str) -> "LeagueView":
+        """Return a configuration's league. See ``RunReader.league``."""
+        return await asyncio.to_thread(self._reader.league, config_key)
+
     async def status(self) -> Status:
         """Return the status of configurations and daemons that ``flyball status`` shows.
 
         The broker knows the living daemons and their jobs. ``running`` is False when no process of the run is alive.
         """
-        return await asyncio.to_thread(read_status, self._location, _warn)
+        return await asyncio.to_thread(read_status, self._location, warn)
 
     async def close(self) -> None:
         """Close the connection to the broker. Idempotent."""
         await self._stack.aclose()
         self._bus = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} to the run in {self._location.folder.path}>"
 
     async def __aenter__(self) -> Self:
         return self
@@ -253,8 +252,31 @@ class Connection(RunReader):
         """Publish an event; return its position and id. See ``AsyncConnection.publish``."""
         return self._call(self._run.publish(event, data, config_key=config_key, event_id=event_id))
 
+    @overload
     def subscribe(
-        self, *patterns: str, config_key: str | None = None, after: int | None = None, seconds: float | None = None
+        self,
+        kind: type[P],
+        /,
+        *kinds: type[P],
+        config_key: str | None = ...,
+        after: int | None = ...,
+        seconds: float | None = ...,
+    ) -> Generator[Event[P]]: ...
+    @overload
+    def subscribe(
+        self,
+        *patterns: str | type[Payload],
+        config_key: str | None = ...,
+        after: int | None = ...,
+        seconds: float | None = ...,
+    ) -> Generator[Event[Any]]: ...
+
+    def subscribe(
+        self,
+        *patterns: str | type[Payload],
+        config_key: str | None = None,
+        after: int | None = None,
+        seconds: float | None = None,
     ) -> Generator[Event[Any]]:
         """Iterate over events as they are recorded. See ``AsyncConnection.subscribe``."""
         return self._steps(self._run.subscribe(*patterns, config_key=config_key, after=after, seconds=seconds))
@@ -321,10 +343,6 @@ def _abandon(run: AsyncConnection, loop: asyncio.AbstractEventLoop) -> None:
             loop.stop()
 
     asyncio.run_coroutine_threadsafe(end(), loop)
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, stacklevel=2)
 
 
 def _await_start(location: RunLocation, seconds: float) -> None:

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import ClassVar
 
 from app.api.arguments import Count, Names, Seed, Temperature, check_arguments
 from app.api.opponents import EvaluationRequest, evaluation_request, fetch_opponents
@@ -13,17 +14,25 @@ from app.api.runs import Say, silent
 from app.backends import backend_of, describe
 from app.config import FrozenModel, GameConfig, Precision
 from app.config.feedback import MAX_SECONDS
-from app.core import RANDOM, ConfigKey, FlyballError, ModelHash, is_model
+from app.core import RANDOM, ConfigKey, FlyballError, ModelHash, Record, Tabular, figure_text, flat, is_model, named
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report, run_coroutine
 from app.job_specs import MODEL, Opponent
 from app.learning.network import threads
 from app.play.gauntlet import GauntletResult, GauntletSpec, OpponentResult
 from app.play.matches import IN_FLIGHT, EvaluationManager
+from app.status.summary import show_rate
 from app.store import open_store
 
 
-class EvaluationResult(FrozenModel):
-    """Statistics of a model's games, by opponent."""
+class EvaluationResult(Tabular, FrozenModel):
+    """Statistics of a model's games, by opponent. ``to_frame()`` has a row for each opponent."""
+
+    brief_columns: ClassVar = {
+        "results": (
+            *("opponent", "games", "wins", "draws", "losses", "score_mean", "score_lower", "score_upper"),
+            *("outcome_mean", "outcome_lower", "outcome_upper"),
+        )
+    }
 
     config: ConfigKey
     rules: str
@@ -34,6 +43,15 @@ class EvaluationResult(FrozenModel):
     temperature: float
     opening_plies: int
     results: tuple[OpponentResult, ...]
+
+    def headline(self) -> str:
+        """See ``Tabular``."""
+        scores = [f"{match.opponent} {show_rate(match.score)}" for match in self.results]
+        return f"evaluation of {self.config}, {figure_text(self.model)}: score against {named(scores)}"
+
+    def tables(self) -> dict[str, Sequence[Record]]:
+        """See ``Tabular``."""
+        return {"results": [{"opponent": match.opponent, **flat(match.model_dump())} for match in self.results]}
 
 
 class LostGames(FlyballError):

@@ -1,5 +1,6 @@
 """The share of a model's moves that are optimal. Only games with a solver have it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,10 +9,11 @@ from app.api.arguments import Count, Seed, Temperature, check_arguments
 from app.api.opponents import EvaluationRequest, evaluation_request, load_requested
 from app.api.runs import Say, silent
 from app.config import FrozenModel, GameConfig, Precision
-from app.core import ConfigKey, derive_seed
+from app.core import ConfigKey, Record, Tabular, derive_seed, figure_text
 from app.games import open_table
 from app.learning.network import threads
 from app.play.optimal import OptimalShare, optimal_share, saved_positions
+from app.status.summary import show_rate
 
 POSITIONS = 2000
 """Default number of test positions: the share's 95% interval is then at most 2.2 points to each side."""
@@ -19,7 +21,7 @@ POSITIONS = 2000
 _REPORTED = 200  # positions between lines of progress
 
 
-class OptimalResult(FrozenModel):
+class OptimalResult(Tabular, FrozenModel):
     """The share of a model's moves that are optimal."""
 
     config: ConfigKey
@@ -30,6 +32,16 @@ class OptimalResult(FrozenModel):
     precision: Precision
     temperature: float
     optimal: OptimalShare
+
+    def headline(self) -> str:
+        """See ``Tabular``."""
+        return f"optimal moves of {self.config}, {figure_text(self.model)}: {show_rate(self.optimal.all)}"
+
+    def tables(self) -> dict[str, Sequence[Record]]:
+        """See ``Tabular``."""
+        shares = {"all": self.optimal.all, "hard": self.optimal.hard}
+        rows = [{"positions": name, **share.model_dump()} for name, share in shares.items() if share]
+        return {"optimal": rows}
 
 
 def measure_optimal(request: EvaluationRequest, count: int) -> OptimalResult:

@@ -88,7 +88,10 @@ class LoadedPolicy:
         return rows, np.atleast_2d(legal)
 
     def __repr__(self) -> str:
-        return f"<policy of {self.game}, model {self.model[:12]}>"
+        return (
+            f"<policy of {self.game}, model {self.model[:12]}, "
+            f"{self.observation_size} features to {self.actions} actions>"
+        )
 
 
 def load_policy(

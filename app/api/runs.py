@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from app.bus.access import KeyRefused
 from app.bus.ports import BrokerUnavailable
 from app.config import GAMES, ForeignSettings, GameConfig, RunFolder, RunSettings
 from app.config.loading import Loaded, UnknownConfig, load
-from app.core import BROKER, FlyballError, ModelHash, UnusableFile, allow_modules_in
+from app.core import BROKER, FlyballError, ModelHash, UnusableFile, allow_modules_in, nearest, suggest
 from app.events import Event, EventVoided, Payload
 from app.events.envelope import EPOCH
 from app.events.frames import DeadLetter
@@ -42,6 +41,10 @@ ASK_SECONDS = 5.0
 
 Say = Callable[[str], None]
 """Receives a line of progress or a warning."""
+
+
+class SettingsNotNamed(UnknownConfig, code="settings_not_named"):
+    """The run plays a configuration of a settings file that is not named."""
 
 
 class NotRunning(FlyballError, code="not_running"):
@@ -84,8 +87,26 @@ class RunLocation:
         return {"run": str(self.folder.path.absolute()), "config_file": file}
 
     def config(self, key: str) -> GameConfig:
-        """Load one configuration, whether or not the run plays it. Raises ``UnknownConfig``."""
-        return self.load({"configs": [key]}).run.config(key)
+        """Load one configuration, whether or not the run plays it.
+
+        Raises ``UnknownConfig``, or ``SettingsNotNamed`` if the run was begun with a settings file that has it.
+        """
+        try:
+            return self.load({"configs": [key]}).run.config(key)
+        except UnknownConfig as error:
+            played = self._played()
+            if key in played:
+                message = f"The run in {self.folder.path} plays {key}, which is in another settings file."
+                raise SettingsNotNamed(message, hint="Name that file, too: config_file.") from None
+            if (near := nearest(key, {*played, *GAMES})) in played:
+                raise UnknownConfig(error.message, hint=f"Did you mean {near}?") from None
+            raise
+
+    def _played(self) -> set[str]:
+        """Return the configurations of all settings that the run recorded; none without a readable journal."""
+        with suppress(FlyballError), open_journal(self) as reader:
+            return played_keys(reader)
+        return set()
 
 
 def locate_run(run: str | Path, config_file: str | Path | None = None) -> RunLocation:
@@ -160,15 +181,21 @@ def settings_shown(reader: JournalReader) -> RunSettings | None:
     return None
 
 
+def played_keys(reader: JournalReader) -> set[str]:
+    """Return the configurations of all settings that a run recorded. Raises ``ForeignSettings``."""
+    return {str(config.key) for settings in past_settings(reader) for config in settings.configs}
+
+
 def check_config(reader: JournalReader | None, config_key: str | None) -> None:
-    """Refuse a key that neither the run nor Flyball knows. Raises ``UnknownConfig``, which names the nearest one."""
+    """Refuse a key that neither the run nor Flyball knows.
+
+    Raises ``UnknownConfig``, which names the nearest of the run's own configurations; without a run, of Flyball's.
+    """
     if config_key is None or config_key in GAMES:
         return
-    past = past_settings(reader) if reader else ()
-    keys = {str(key) for key in (*GAMES, *(config.key for settings in past for config in settings.configs))}
-    if config_key not in keys:
-        near = get_close_matches(config_key, keys, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(keys))}."
+    played = played_keys(reader) if reader else set()
+    if config_key not in played:
+        hint = suggest(config_key, played, "The run plays ") if played else suggest(config_key, GAMES)
         raise UnknownConfig(f"There is no configuration {config_key!r}.", hint=hint)
 
 

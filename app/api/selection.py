@@ -2,14 +2,14 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
 from app.core import BadUsage
-from app.events import Event, Payload, matching
+from app.events import CATALOGUE, Event, Payload, matching
 from app.events.envelope import EPOCH
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, history
@@ -37,10 +37,27 @@ class Selection:
                 yield event
 
 
-def select(patterns: Sequence[str], config_key: str | None) -> Selection:
-    """Return the selection for glob patterns on event names or types. Raises ``UnknownEventType`` without a match."""
-    types = frozenset(payload for pattern in patterns for payload in matching(pattern))
+def select(patterns: Sequence[str | type[Payload]], config_key: str | None) -> Selection:
+    """Return the selection for payload classes, and for glob patterns on event names or types.
+
+    A base class, such as ``DaemonFact``, stands for all its event types. Raises ``UnknownEventType`` for a pattern
+    without a match, or ``BadUsage`` for anything else.
+    """
+    types = frozenset(payload for pattern in patterns for payload in _types_of(pattern))
     return Selection(types if patterns else None, config_key)
+
+
+def _types_of(pattern: str | type[Payload]) -> Iterable[type[Payload]]:
+    if isinstance(pattern, str):
+        return matching(pattern)
+    try:
+        types = [payload for payload in CATALOGUE if issubclass(payload, pattern)]
+    except TypeError:  # no class
+        types = []
+    if not types:
+        hint = "Give a name or a class of flyball.events: 'MODEL_PROMOTED' or events.ModelPromoted."
+        raise BadUsage(f"{pattern!r} is no event type.", hint=hint)
+    return types
 
 
 def before_last(reader: JournalReader, count: int, selection: Selection, end: int) -> int:

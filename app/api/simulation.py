@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
@@ -12,7 +12,7 @@ from app.api.arguments import Count, Days, Seeds, check_arguments
 from app.api.runs import Say, locate_run, silent
 from app.config import GAMES, PROFILES, FrozenModel, flatten, nest
 from app.config.loading import Loaded
-from app.core import BadUsage, ConfigKey
+from app.core import BadUsage, ConfigKey, Record, Tabular, flat, named
 from app.simulation import (
     ALL,
     NONE,
@@ -34,11 +34,31 @@ from daemons.bootstrap import check_controllers
 SECONDS_PER_DAY = 86_400
 
 
-class SimulationResult(FrozenModel):
+class SimulationResult(Tabular, FrozenModel):
     """Figures of each arm over all seeds, and of each run."""
+
+    brief_columns: ClassVar = {
+        "arms": (
+            *("arm", "seeds", "gain_mean", "gain_lower", "gain_upper", "ratio_mean", "trainings", "false_stalls"),
+            *("planted", "noticed", "games_to_notice", "false_regressions", "rollback_seconds", "floor"),
+        ),
+        "runs": ("arm", "seed", "total_gain", "events", "trainings", "daily_floor", "floor"),
+    }
 
     arms: tuple[ArmSummary, ...]
     runs: tuple[RunResult, ...]
+
+    def headline(self) -> str:
+        """See ``Tabular``."""
+        gains = [f"{arm.arm} {arm.gain.mean:+z,.0f}" for arm in self.arms]
+        return f"simulation of {len(self.runs)} runs: gain in Elo by arm: {named(gains)}"
+
+    def tables(self) -> dict[str, Sequence[Record]]:
+        """See ``Tabular``."""
+        return {
+            "arms": [flat(arm.model_dump()) for arm in self.arms],
+            "runs": [{**flat(run.model_dump()), "total_gain": run.total_gain} for run in self.runs],
+        }
 
 
 def simulate(

@@ -57,11 +57,20 @@ COMMANDS = {
 }
 """Each command's help; the module ``app.cli.NAME`` defines the command ``NAME``."""
 
+OTHER_NAMES = {
+    "explain": "trace ID, or doctor --explain CODE",
+    "why": "trace ID",
+    "start": "up",
+    "logs": "tail, for events, or top, for logs",
+}
+"""What people who give a command another name probably mean."""
+
 EXIT_CODES = {
     "usage": 2,
     "no_model": 2,
     "run_exists": 2,
     "config_not_named": 2,
+    "settings_not_named": 2,
     "not_running": 3,
     "unknown": 4,
     "unavailable": 5,
@@ -73,7 +82,7 @@ EXIT_CODES = {
 Code 2 does not depend on the run: its cause is the usage, the settings or a named file. All other errors exit with 1.
 """
 
-ADDED = {"config_not_named": "--config KEY"}
+ADDED = {"config_not_named": "--config KEY", "settings_not_named": "--config-file FILE"}
 """The option to add to the command after an error, by its code. Errors of the Python API name no options."""
 
 ODD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES})
@@ -143,8 +152,10 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or fail and suggest the nearest name."""
-        if args[0] not in COMMANDS and (near := get_close_matches(args[0], COMMANDS, n=1)):
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]}?")
+        name, *_ = args
+        near = [OTHER_NAMES[name]] if name in OTHER_NAMES else get_close_matches(name, COMMANDS, n=1)
+        if name not in COMMANDS and near:
+            ctx.fail(f"No such command {name!r}. Did you mean {near[0]}?")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> None:

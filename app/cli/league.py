@@ -6,12 +6,12 @@ from typing import Any
 import click
 
 from app.api.league_import import read_league
-from app.api.leagues import leagues_in
-from app.api.runs import RunLocation, check_config, check_played, open_run
+from app.api.leagues import league_views
+from app.api.runs import RunLocation, open_run
 from app.cli.options import FILE, FOLDER, figure_option, json_option, run_options
 from app.cli.output import note, show, show_table, write_json
 from app.config import RunSettings
-from app.core import LEAST_P, FlyballError, writing
+from app.core import LEAST_P, writing
 from app.journal.history import last_settings
 from app.league.document import dump_league
 from app.league.league import League
@@ -21,10 +21,6 @@ from app.store import ForeignLeague, LeagueFile
 
 LEFT = ("agent", "why", "parent")
 COLUMNS = ("agent", "why", "step", "Elo", "95%", "games", "v. current", "met", "parent")
-
-
-class NoLeague(FlyballError, code="unknown"):
-    """A configuration has no league yet."""
 
 
 @click.command()
@@ -89,7 +85,7 @@ def league(
             raise click.UsageError("--import can't be combined with --plot, --export or --audit: use one of them.")
         _import_league(location, imported, adapters, registry, config_key)
         return
-    chosen = _leagues(location, config_key)
+    chosen = league_views(location, config_key, note)
     if config_key is None:
         if figure or document or audited_games:
             raise click.UsageError("Say of which configuration: flyball league CONFIG --plot FILE.")
@@ -103,22 +99,6 @@ def league(
     else:
         for key, view in chosen.items():
             _show(key, view)
-
-
-def _leagues(location: RunLocation, config_key: str | None) -> dict[str, LeagueView]:
-    """Read the league of a configuration, or of all that have one. Raises ``UnknownConfig`` or ``NoLeague``."""
-    with open_run(location) as reader:
-        check_config(reader, config_key)
-        views = leagues_in(reader, note)
-        if config_key is None:
-            return views
-        if config_key not in views:
-            check_played(reader, location, config_key)
-            raise NoLeague(
-                f"{config_key} has no league in the run in {location.folder.path} yet.",
-                hint="It begins when the first model has been evaluated, soon after flyball up: look again then.",
-            )
-    return {config_key: views[config_key]}
 
 
 def _save(location: RunLocation, key: str, view: LeagueView, figure: Path | None, document: Path | None) -> None:

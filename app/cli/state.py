@@ -9,10 +9,10 @@ from rich.text import Text
 
 from app.api.runs import RunLocation, check_config, check_played, open_run
 from app.cli.options import json_option, run_options
-from app.cli.output import complain, show, show_table, write_json
-from app.core import ConfigKey, FlyballError
+from app.cli.output import complain, note, show, show_table, write_json
+from app.core import ConfigKey, FlyballError, suggest
 from app.events import Event, Payload, Row
-from app.status.state import FIELDS, Field, state_fields
+from app.status.state import FIELDS, Field, informative, state_fields
 from app.status.summary import event_text, short
 from app.status.values import brief, shown, value_text
 
@@ -27,18 +27,20 @@ class UnknownField(FlyballError, code="unknown"):
 @click.command()
 @click.argument("config_key", metavar="CONFIG")
 @click.argument("field", required=False)
+@click.option("--all", "whole", is_flag=True, help="Show also fields that are unknown or at their defaults.")
 @json_option
 @run_options
-def state(location: RunLocation, config_key: str, field: str | None, *, as_json: bool) -> None:
+def state(location: RunLocation, config_key: str, field: str | None, *, whole: bool, as_json: bool) -> None:
     """Show the FeedbackState of CONFIG, or one FIELD of it.
 
-    Each value is shown with the event that set it. `flyball trace ID` shows what led to that event.
+    Each value is shown with the event that set it. `flyball trace ID` shows what led to that event. Fields that are
+    unknown, or at their defaults as in a new configuration, are shown with --all; JSON always has all fields.
     """
     with open_run(location) as reader:
         check_config(reader, config_key)
         check_played(reader, location, config_key)
         if field is not None and field not in FIELDS:
-            raise UnknownField(f"FeedbackState has no field {field!r}.", hint=f"It has: {', '.join(FIELDS)}.")
+            raise UnknownField(f"FeedbackState has no field {field!r}.", hint=suggest(field, FIELDS, "It has: "))
         fields = state_fields(reader, ConfigKey(config_key), complain)
     if field is not None:
         fields = {field: fields[field]}
@@ -47,7 +49,11 @@ def state(location: RunLocation, config_key: str, field: str | None, *, as_json:
     elif field is not None:
         _show_field(location, field, fields[field])
     else:
-        show_table(COLUMNS, field_rows(fields), left=COLUMNS)
+        chosen = fields if whole else informative(config_key, fields)
+        show_table(COLUMNS, field_rows(chosen), left=COLUMNS)
+        if hidden := len(fields) - len(chosen):
+            what = f"Hidden: {hidden} of {len(fields)} fields, which are unknown or at their defaults."
+            note(f"{what} Show all: {location.command('state', config_key, '--all')}")
 
 
 def field_rows(fields: Mapping[str, Field]) -> list[tuple[str, str, str, str, str]]:

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -39,7 +38,7 @@ from app.config.layers import (
 )
 from app.config.run import MATCHMAKING, PROFILES, RunSettings
 from app.config.settings import CONFIG_KEY, GameConfig, Modules
-from app.core import ConfigKey, allow_modules_in
+from app.core import ConfigKey, allow_modules_in, suggest
 
 ENV_PREFIX = "FLYBALL_"
 RESERVED = frozenset({"FLYBALL_RUN", "FLYBALL_CONFIG_FILE"})
@@ -248,10 +247,8 @@ def _games(tables: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, G
 
 
 def _unknown(key: str, games: Mapping[str, Any], origin: str) -> UnknownConfig:
-    near = get_close_matches(key, games, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(games))}."
     new = f"A new one is a table [games.{key}] with game and players."
-    return UnknownConfig(f"There is no configuration {key!r}{set_by(origin)}.", hint=f"{hint} {new}")
+    return UnknownConfig(f"There is no configuration {key!r}{set_by(origin)}.", hint=f"{suggest(key, games)} {new}")
 
 
 def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ from app.core.foreign_json import parse_json
 from app.core.ids import (
     ANCHOR,
     BROKER,
+    HASH_DIGITS,
     HEURISTIC,
     MCTS,
     NAME_LENGTH,
@@ -51,3 +52,5 @@ from app.core.statistics import (
     student,
     wilson_interval,
 )
+from app.core.suggestions import nearest, suggest
+from app.core.tabular import Record, Tabular, figure_text, flat, named

@@ -9,6 +9,8 @@ from pydantic import AfterValidator, Field
 
 NAME_LENGTH = 255
 SHA256 = "[0-9a-f]{64}"
+HASH_DIGITS = 8
+"""Digits of a hash in texts for people."""
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_LENGTH)]
 """Names a daemon, a node, a worker, a metric."""

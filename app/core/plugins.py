@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.core.errors import FlyballError
+from app.core.suggestions import suggest
 
 ALIKE = 0.85
 """Similarity from which a name counts as misspelt: that of ``heuristics`` and ``heuristic`` is 0.95."""
@@ -45,12 +46,9 @@ def load_plugin(group: str, name: str, ours: Iterable[str] = ()) -> Any:
     module, colon, attribute = name.partition(":")
     entries = {} if colon else {point.name: point for point in entry_points(group=group)}  # takes 10 ms
     if not colon and name not in entries:
-        names = sorted({*ours, *entries})
-        near = get_close_matches(name, names, n=1)
-        suggestion = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(names) or 'none'}."
+        hint = f"{suggest(name, {*ours, *entries})} One of your own is written package.module:name, or is an"
         raise UnknownPlugin(
-            f"There is no {name!r} among the {group.replace('.', ' ')}.",
-            hint=f"{suggestion} One of your own is written package.module:name, or is an entry point of {group}.",
+            f"There is no {name!r} among the {group.replace('.', ' ')}.", hint=f"{hint} entry point of {group}."
         )
     try:
         return getattr(import_module(module), attribute) if colon else entries[name].load()

@@ -1,16 +1,17 @@
 """The leagues of a run: members, ratings, games, and opponents in self-play."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from app.config import ForeignSettings, RunSettings
-from app.core import Elo, MeanOutcome
+from app.core import Elo, MeanOutcome, Record, Tabular, figure_text, flat, named
 from app.events import (
     AgentRating,
     EloUpdated,
@@ -30,7 +31,7 @@ from app.league.league import LEAGUE_READS, Agent, League, fold_league
 from app.league.ratings import Estimate
 from app.league.totals import PairTotals, total, totals_of
 from app.status.configs import ConfigRow, Progress, fold_config
-from app.status.summary import chances, short
+from app.status.summary import chances, short, show_elo
 from app.telemetry import drawn
 
 if TYPE_CHECKING:
@@ -41,9 +42,9 @@ LEAGUES_READ: frozenset[type[Payload]] = LEAGUE_READS | {MatchmakingUpdated, Opp
 """Payload types that leagues are folded from."""
 
 
-@dataclass(slots=True)
-class LeagueView:
-    """One configuration's league, up to the last event read.
+@dataclass(slots=True, repr=False)
+class LeagueView(Tabular):
+    """One configuration's league, up to the last event read. ``to_frame()`` has a row for each member.
 
     ``fold_league`` and ``fold_config`` fold ``league`` and ``config``. The other attributes hold what those two do not:
     the games of all models, because a league forgets retired ones, and what is only for display.
@@ -67,6 +68,13 @@ class LeagueView:
     met: Counter[str] = field(default_factory=Counter)
     config: ConfigRow | None = None
     outcomes: dict[tuple[str, str], MeanOutcome] = field(default_factory=dict)
+
+    brief_columns: ClassVar = {
+        "members": (
+            *("agent", "roles", "champion", "step", "elo", "elo_lower", "elo_upper", "games", "champion_score", "met"),
+            "parent",
+        )
+    }
 
     def take(self, event: Event[Any], settings: RunSettings) -> None:
         """Fold one event about the configuration."""
@@ -155,6 +163,26 @@ class LeagueView:
         scores |= {(second, first): 1 - score for (first, second), score in scores.items()}
         return [[scores.get((name, other)) for other in names] for name in names]
 
+    def headline(self) -> str:
+        """See ``Tabular``."""
+        rated = [(agent.elo, agent) for agent in self.league.active if agent.elo is not None]
+        best = [
+            f"{figure_text(agent.id)} {show_elo(elo, agent.elo_stderr)}"
+            for elo, agent in sorted(rated, key=itemgetter(0), reverse=True)
+        ]
+        key = f" of {self.config.key}" if self.config else ""
+        return f"league{key}, {len(self.league.active)} members: Elo {named(best) or 'not known yet'}"
+
+    def tables(self) -> dict[str, Sequence[Record]]:
+        """See ``Tabular``. ``pairs`` has the games of two members each, and the first one's mean score."""
+        return {
+            "members": [_columns(member) for member in self.members()],
+            "pairs": [
+                {"first": pair.first, "second": pair.second, "games": pair.games, "score": pair.mean}
+                for pair in self.pairs
+            ],
+        }
+
     def json(self) -> dict[str, Any]:
         """Return the league as JSON."""
         members, cycle = self.members(), self.cycle()
@@ -166,6 +194,13 @@ class LeagueView:
             "matrix": self.matrix(member["agent"] for member in members),
             "cycle": cycle and cycle._asdict(),
         }
+
+
+def _columns(member: Mapping[str, Any]) -> Record:
+    """Return a member's row as columns."""
+    lower, upper = member["interval"] or (None, None)
+    values = flat({**member, "outcome": _json(member["outcome"])})
+    return values | {"roles": ", ".join(member["roles"]), "elo_lower": lower, "elo_upper": upper}
 
 
 def _interval(agent: Agent) -> tuple[Elo, Elo] | None:

@@ -90,6 +90,16 @@ def _initial(config_key: str) -> dict[str, Field]:
     return {name: Field(_value(state, name), None) for name in FIELDS}
 
 
+def informative(config_key: str, fields: Mapping[str, Field]) -> dict[str, Field]:
+    """Return the fields whose value is known and is not that of a new configuration, and those with a note."""
+    initial = _initial(config_key)
+    return {
+        name: field
+        for name, field in fields.items()
+        if field.fixed or field.owner or (field.value is not None and field.value != initial[name].value)
+    }
+
+
 def state_fields(reader: JournalReader, config_key: ConfigKey, on_dead: OnDead) -> dict[str, Field]:
     """Fold a journal into the fields of a configuration's FeedbackState, by name."""
     fields = StateFields(frozenset(voided_events(reader)))

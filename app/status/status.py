@@ -6,21 +6,21 @@ a damaged board, or one of another version or journal, counts as missing.
 
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from msgspec import DecodeError, field
 from pydantic import ValidationError
 
 from app.bus.ports import Bus, Present
 from app.config import ForeignSettings, RunSettings
-from app.core import BROKER, SECOND_US, MeanOutcome, ModelHash, Rate
+from app.core import BROKER, SECOND_US, MeanOutcome, ModelHash, Rate, Record, Tabular, flat, named
 from app.events import (
     BY_TYPE,
     CurriculumRebalanced,
@@ -45,7 +45,7 @@ from app.events.rows import Row
 from app.journal import JournalReader, history
 from app.status.configs import CONFIGS_READ, ConfigRow, Progress, fold_configs
 from app.status.next_training import TRAININGS_READ, Trainings
-from app.status.summary import one_line, short
+from app.status.summary import one_line, short, show_elo
 
 State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
 Presence = Mapping[str, Present]
@@ -239,14 +239,36 @@ class DaemonStatus(Row, frozen=True):
     error: str | None
 
 
-class Status(Row, frozen=True):
+class Status(Tabular, Row, frozen=True):
     """Status of a run at one time. ``position`` is the position of the last event counted."""
+
+    brief_columns: ClassVar = {
+        "configs": (
+            *("key", "games", "games_per_second", "step", "elo", "elo_stderr", "win_rate_random_mean", "loops"),
+            *("promotions", "rejections", "rollbacks", "waiting_for", "last_decision_name"),
+        ),
+        "daemons": ("daemon", "node", "state", "heard_seconds_ago", "restarts", "lag", "jobs", "capacity", "error"),
+    }
 
     time: datetime
     running: bool
     position: int
     configs: tuple[ConfigStatus, ...]
     daemons: tuple[DaemonStatus, ...]
+
+    def headline(self) -> str:
+        """See ``Tabular``."""
+        rated = [config for config in self.configs if config.elo is not None]
+        ratings = [f"{config.key} {show_elo(config.elo, config.elo_stderr)} Elo" for config in rated]
+        what = "running" if self.running else "not running"
+        return f"status of a run at event {self.position:,}, {what}: {named(ratings) or 'nothing rated yet'}"
+
+    def tables(self) -> dict[str, Sequence[Record]]:
+        """See ``Tabular``."""
+        return {
+            "configs": [flat(config.to_builtins()) for config in self.configs],
+            "daemons": [flat(daemon.to_builtins()) for daemon in self.daemons],
+        }
 
 
 class Board(Row, frozen=False):  # type: ignore[misc]

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from app.config import RunSettings
 from app.controllers.emitters import emitter_of
-from app.core import SECONDS_PER_HOUR, MeanOutcome, Rate
+from app.core import HASH_DIGITS, SECONDS_PER_HOUR, MeanOutcome, Rate
 from app.events import (
     CurriculumRebalanced,
     EvaluationCompleted,
@@ -39,7 +39,6 @@ from app.events import (
 )
 from app.status.configs import Progress, games_repeat
 
-HASH_DIGITS = 8
 UNKNOWN = "-"
 """Placeholder of an unknown value, which must not look like 0."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import ceil, log10
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -17,8 +18,23 @@ E = TypeVar("E")
 """A backend's kind of evaluation."""
 
 Floats = NDArray[np.float32]
+OUTCOME_DIGITS = 4
+"""Digits after the point of an outcome in [-1, 1], in texts."""
+
 PHASES = ("collect", "advantages", "update", "evaluate", "checkpoint")
 """Phases of an iteration; with search, ``advantages`` is the reading of the replayed shards."""
+
+
+def outcome_text(outcome: float, scale: float, sign: str = "+") -> str:
+    """Return an outcome in the game's own units, with the digits of 0.0001 in [-1, 1].
+
+    Args:
+        outcome: in [-1, 1], as in training, or a standard error of such outcomes.
+        scale: how many of the game's own units an outcome of 1 is; see ``TableSpec.outcome_scale``.
+        sign: of the format; empty for errors.
+    """
+    digits = max(0, OUTCOME_DIGITS - max(0, ceil(log10(scale))))
+    return f"{outcome * scale:{sign}z.{digits}f}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,12 +60,11 @@ class Evaluation:
     points: float | None = None  # mean points a hand, where the game counts them (Hearts: lower is better)
     moon_rate: float | None = None  # share of the hands in which the hero took all points, where the game counts them
 
-    def __str__(self) -> str:
+    def text(self, scale: float) -> str:
+        """Return the results as text. The outcome is in the game's own units, of which 1 here is ``scale``."""
         points = "" if self.points is None else f"{self.points:.2f} points a hand, "
-        return (
-            f"{points}outcome {self.outcome:+.4f} ± {self.stderr:.4f}, win share {self.win_share:.3f} "
-            f"in {self.games} games against {self.opponent}"
-        )
+        outcome = f"outcome {outcome_text(self.outcome, scale)} ± {outcome_text(self.stderr, scale, '')}"
+        return f"{points}{outcome}, win share {self.win_share:.3f} in {self.games} games against {self.opponent}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

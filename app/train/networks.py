@@ -11,7 +11,7 @@ import numpy as np
 
 from app.config import PipelineSettings
 from app.controllers.needs import ReplayBuffer
-from app.core import Clock, ConfigKey, FlyballError, ModelHash, derive_seed
+from app.core import Clock, ConfigKey, FlyballError, ModelHash, Record, Tabular, derive_seed, named
 from app.events import ShardRef
 from app.learning.inference import Policy
 from app.learning.learner import Improvement
@@ -21,7 +21,7 @@ from app.play.players import Player, policy_of
 from app.store import Checkpoint, FileStore, Shard
 from app.telemetry import NoPlots
 from app.train.game import WORKER, RunGame, collect, evaluate, final_evaluations
-from app.train.iteration import Distributions, Evaluation, Floats, Games, Iteration, Learned, Sink
+from app.train.iteration import Distributions, Evaluation, Floats, Games, Iteration, Learned, Sink, outcome_text
 from app.train.learning import first_policy, successor
 from app.train.report import REPORT, draw_curves, summary_text, write_report
 from app.train.run import Method
@@ -46,9 +46,9 @@ class TooManyDivergences(FlyballError):
     """More updates of a run diverged than its settings allow."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingResult:
-    """A finished training run."""
+@dataclass(frozen=True, slots=True, repr=False)
+class TrainingResult(Tabular):
+    """A finished training run. ``to_frame()`` has a row for each bot that the best policy met at the end."""
 
     output: Path  # its folder: models, log, curves, report
     config: ConfigKey
@@ -71,6 +71,16 @@ class TrainingResult:
     def scores(self) -> dict[str, float]:
         """The best policy's mean outcome against each bot, in [-1, 1]; equal players get 0. The deals are fresh."""
         return {evaluation.opponent: evaluation.outcome for evaluation in self.final}
+
+    def headline(self) -> str:
+        """See ``Tabular``."""
+        scores = [f"{evaluation.opponent} {evaluation.outcome:+.3f}" for evaluation in self.final]
+        made = f"training of {self.config} in {self.output} after iteration {self.state.iteration}"
+        return f"{made}: outcome in [-1, 1] against {named(scores)}" if scores else made
+
+    def tables(self) -> dict[str, Sequence[Record]]:
+        """See ``Tabular``."""
+        return {"final": [asdict(evaluation) for evaluation in self.final]}
 
     def json(self) -> dict[str, Any]:
         """Return the result as a JSON object."""
@@ -156,7 +166,7 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
 
     def begin(self, policy: Checkpoint, evaluation: Evaluation) -> RunState:
         """See ``Method.begin``."""
-        self._say(f"The first policy: {evaluation}.")
+        self._say(f"The first policy: {evaluation.text(self.game.spec.outcome_scale)}.")
         return RunState(iteration=0, model=policy.model, best=Best.of(0, policy.model, evaluation))
 
     def ended(self, state: RunState) -> str | None:
@@ -174,7 +184,8 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
         if training.early_stopping and len(state.recent) >= training.patience:
             most = most_rise(state.recent[-training.patience :])
             if most < training.least_rise:
-                return f"over {training.patience} evaluations the outcome rose by at most {most:.3f} (95% certain)"
+                rise = f"the outcome rose by at most {most:.3f} on the scale from -1 to 1 (95% certain)"
+                return f"over {training.patience} evaluations {rise}"
         return None
 
     def collect(self, state: RunState, policy: Checkpoint) -> Games[Shard]:
@@ -263,23 +274,23 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
         """See ``Method.show``. It says a line as often as configured."""
         if iteration.number % self.settings.logging.print_frequency and iteration.number != self.iterations:
             return
-        metrics = iteration.metrics
+        metrics, scale = iteration.metrics, self.game.spec.outcome_scale
         parts = [
             f"{iteration.number}/{self.iterations}",
-            f"return {iteration.mean_return:+.3f}",
+            f"return {outcome_text(iteration.mean_return or 0.0, scale)}",
             *(shown.format(metrics[name]) for name, shown in SHOWN.items() if name in metrics),
             f"{iteration.rows:,} rows in {iteration.seconds['total']:.1f} s",
         ]
         if iteration.recovered:
             parts.append("discarded")
         if iteration.evaluation:
-            parts.append(f"{iteration.evaluation}{' (best)' if iteration.best else ''}")
+            parts.append(f"{iteration.evaluation.text(scale)}{' (best)' if iteration.best else ''}")
         self._say("  ".join(parts))
 
     def save(self, state: RunState, policy: Checkpoint) -> None:
         """See ``Method.save``."""
         self.folder.save(state, policy)
-        summary = summary_text(self.head, state, None, self.game.config.players, [])
+        summary = summary_text(self.head, state, None, self.game.spec, [])
         write_report(self.folder.path, self.head, summary, curves=False)
 
     def end(self, state: RunState, policy: Checkpoint, reason: str) -> None:
@@ -293,9 +304,9 @@ class NetworkMethod(Method[RunState, Shard, Evaluation]):
         best = policy_of(self.folder.model(state.best.model), self.settings.games)
         finals = final_evaluations(self.game, best, self.settings.training, head.seed)
         rows = read_log(self.log) if self.log else []
-        summary = summary_text(head, state, finals, self.game.config.players, rows)
+        summary = summary_text(head, state, finals, self.game.spec, rows)
         try:
-            curves = draw_curves(path, rows)
+            curves = draw_curves(path, rows, self.game.spec.outcome_scale)
         except NoPlots as error:
             self.say(f"No curves were drawn: {error} {error.hint}")
         write_report(path, head, summary, curves=curves)

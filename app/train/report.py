@@ -8,8 +8,9 @@ import numpy as np
 
 from app.core import p_text, student
 from app.core.statistics import Z_95
+from app.games import TableSpec
 from app.telemetry import drawn
-from app.train.iteration import Evaluation
+from app.train.iteration import Evaluation, outcome_text
 from app.train.sinks import markdown_table, settings_text
 from app.train.state import RunHead, RunState
 
@@ -21,6 +22,10 @@ REPORT, CURVES = "report.md", "curves.svg"
 _LEGEND = (
     "On fresh deals, the policy in every seat of each, copies of the bot in all others. The outcome of equals is 0; "
     "p is that of being the bot's equal."
+)
+_UNITS = (
+    " Outcomes are in the game's own units. Those in the log, in JSON and in settings are from -1 to 1, and 1 is {:g} "
+    "units."
 )
 _INCHES = (11.0, 9.0)
 _PANELS = {
@@ -45,11 +50,15 @@ def p_value(evaluation: Evaluation, players: int) -> float:
 
 
 def summary_text(
-    head: RunHead, state: RunState, finals: Sequence[Evaluation] | None, players: int, rows: Sequence[Mapping[str, str]]
+    head: RunHead,
+    state: RunState,
+    finals: Sequence[Evaluation] | None,
+    spec: TableSpec,
+    rows: Sequence[Mapping[str, str]],
 ) -> str:
     """Return a run's summary in Markdown: its course, by its log's ``rows`` if there are any, and its best policy.
 
-    ``finals`` is None before the end of the run.
+    ``finals`` is None before the end of the run. ``spec`` describes the game.
     """
     course = f"{state.iteration} iterations, {state.games:,} games"
     if rows:
@@ -59,22 +68,23 @@ def summary_text(
         course += f", {made:,.0f} decisions, {wall:,.0f} s ({processor:,.0f} s of processor)"
     if state.recoveries:
         course += f". {state.recoveries} updates diverged and were discarded"
-    best, evaluation = state.best, state.best.evaluation
+    best, evaluation, scale = state.best, state.best.evaluation, spec.outcome_scale
+    outcome = f"{outcome_text(evaluation['outcome'], scale)} ± {outcome_text(evaluation['stderr'], scale, '')}"
     points = "" if evaluation["points"] is None else f", {evaluation['points']:.2f} points a hand"
     parts = [
         f"# {head.config}, seed {head.seed}",
         f"{course}.",
         "## The best policy",
         (
-            f"Iteration {best.iteration}, model `{best.model}`. It was chosen for outcome "
-            f"{evaluation['outcome']:+.4f} ± {evaluation['stderr']:.4f}{points} in {evaluation['games']} games against "
-            f"{evaluation['opponent']}; the best of many measurements is better than the policy."
+            f"Iteration {best.iteration}, model `{best.model}`. It was chosen for outcome {outcome}{points} in "
+            f"{evaluation['games']} games against {evaluation['opponent']}; the best of many measurements is better "
+            "than the policy."
         ),
     ]
     if finals is None:
         parts.append("The run has not ended; its final evaluation and its curves are still to come.")
     else:
-        parts.append(_table(finals, players) if finals else "No final evaluation was asked for.")
+        parts.append(_table(finals, spec) if finals else "No final evaluation was asked for.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -85,15 +95,18 @@ def write_report(folder: Path, head: RunHead, summary: str, *, curves: bool) -> 
     (folder / REPORT).write_text("\n".join(parts))
 
 
-def draw_curves(folder: Path, rows: Sequence[Mapping[str, str]]) -> bool:
-    """Draw the curves of a log's rows into ``folder``; return False for fewer than two. Raises ``NoPlots``."""
+def draw_curves(folder: Path, rows: Sequence[Mapping[str, str]], scale: float) -> bool:
+    """Draw the curves of a log's rows into ``folder``; return False for fewer than two.
+
+    An outcome of 1 is ``scale`` of the game's own units. Raises ``NoPlots``.
+    """
     if len(rows) < 2:
         return False
     with drawn(folder / CURVES, _INCHES) as figure:
         measured = {column for row in rows for column, value in row.items() if value}
         titles = {title: columns for title, columns in _PANELS.items() if measured.intersection(columns)}
         first, *others = figure.subplots(3, 2).flat
-        _evaluations(first, rows)
+        _evaluations(first, rows, scale)
         for axes in others[len(titles) :]:
             axes.remove()
         for (title, columns), axes in zip(titles.items(), others, strict=False):
@@ -105,32 +118,37 @@ def draw_curves(folder: Path, rows: Sequence[Mapping[str, str]]) -> bool:
     return True
 
 
-def _table(finals: Sequence[Evaluation], players: int) -> str:
+def _table(finals: Sequence[Evaluation], spec: TableSpec) -> str:
     counts_points = any(evaluation.points is not None for evaluation in finals)
     names = ["against", "games", "outcome, 95%", "p", "win share"]
     names += ["points a hand", "moons"] if counts_points else []
     rows = []
     for evaluation in finals:
         reach = Z_95 * evaluation.stderr
+        bounds = (evaluation.outcome, evaluation.outcome - reach, evaluation.outcome + reach)
+        outcome, lower, upper = (outcome_text(bound, spec.outcome_scale) for bound in bounds)
         cells = [
             evaluation.opponent,
             f"{evaluation.games:,}",
-            f"{evaluation.outcome:+.4f} [{evaluation.outcome - reach:+.4f}, {evaluation.outcome + reach:+.4f}]",
-            p_text(p_value(evaluation, players)),
+            f"{outcome} [{lower}, {upper}]",
+            p_text(p_value(evaluation, spec.players)),
             f"{evaluation.win_share:.3f}",
         ]
         if evaluation.points is not None and evaluation.moon_rate is not None:
             cells += [f"{evaluation.points:.2f}", f"{evaluation.moon_rate:.2%}"]
         rows.append(cells)
-    return f"{markdown_table(names, rows)}\n\n{_LEGEND}"
+    units = "" if spec.outcome_scale == 1 else _UNITS.format(spec.outcome_scale)
+    return f"{markdown_table(names, rows)}\n\n{_LEGEND}{units}"
 
 
-def _evaluations(axes: "Axes", rows: Sequence[Mapping[str, str]]) -> None:
+def _evaluations(axes: "Axes", rows: Sequence[Mapping[str, str]], scale: float) -> None:
     measured = [row for row in rows if row["eval_outcome"]]
     numbers, means, errors = (_column(measured, name) for name in ("iteration", "eval_outcome", "eval_stderr"))
-    axes.errorbar(numbers, means, yerr=Z_95 * errors, fmt=".-", linewidth=0.8, elinewidth=0.5, capsize=2)
+    axes.errorbar(
+        numbers, means * scale, yerr=Z_95 * errors * scale, fmt=".-", linewidth=0.8, elinewidth=0.5, capsize=2
+    )
     best = [row for row in measured if row["checkpoint"] == "true"]
-    axes.plot(_column(best, "iteration"), _column(best, "eval_outcome"), "*", label="best so far")
+    axes.plot(_column(best, "iteration"), _column(best, "eval_outcome") * scale, "*", label="best so far")
     axes.axhline(0, color="grey", linewidth=0.5)
     against = ", ".join(dict.fromkeys(row["eval_opponent"] for row in measured))
     axes.set(title=f"outcome against {against}, 95%", xlabel="iteration")

@@ -195,5 +195,5 @@ def test_a_circle_is_shown_with_a_chance_above_nought(
     run: Path, monkeypatch: pytest.MonkeyPatch, games: int, bound: str
 ) -> None:
     view = circle([model(step) for step in (1, 2, 3)], games)
-    monkeypatch.setattr("app.cli.league.leagues_in", lambda *_: {KEY: view})
+    monkeypatch.setattr("app.api.leagues.leagues_in", lambda *_: {KEY: view})
     assert bound in " ".join(league(run).stdout.split())

@@ -17,15 +17,16 @@ import pytest
 from click.testing import Result
 from commands import Flyball, invoke, refused, succeeded
 from hashes import sha
-from recorded_run import KEY, OLD, recording, write_journal
+from recorded_run import KEY, OLD, Recording, recording, write_journal
 
 from app.api import following
+from app.api.evaluation import evaluate
 from app.api.following import BrokerWatch
 from app.api.runs import locate_run
 from app.cli.group import COMMANDS, EXIT_CODES, main
-from app.config import RunFolder
-from app.core import BROKER
-from app.events import CATALOGUE, DaemonStarted
+from app.config import GameConfig, RunFolder, RunSettings
+from app.core import BROKER, FlyballError
+from app.events import CATALOGUE, DaemonStarted, RunConfigured
 from app.events.envelope import EPOCH
 from app.events.frames import Frame, frame_of, seal
 from app.journal import SqliteJournal
@@ -146,7 +147,9 @@ def test_exit_codes_belong_to_errors_that_exist() -> None:
         (["journal", "delete", "--before", "9999999999d"], 2, "10m"),
         (["tail", "TRAINING_COMPLETE"], 4, "TRAINING_COMPLETED"),
         (["tail", "NOTHING_*"], 4, "no event type"),
-        (["tail", "--config-key", "hart_4p"], 4, "hearts_4p"),
+        (["tail", "--config-key", "hart_4p"], 4, "The run plays breakthrough6_2p"),
+        (["explain", "abc"], 2, "Did you mean trace ID"),
+        (["why"], 2, "Did you mean trace ID"),
         (["trace", "zz"], 4, "'zz'"),
         (["trace", "0"], 4, "Write more"),
         (["trace", ""], 2, "write an id"),
@@ -432,6 +435,27 @@ def test_hint_about_a_current_model_names_the_option(run: Path, flyball: Flyball
     refused = flyball("export", "current", run / "x.npz")
     assert refused.exit_code == 2
     assert f"flyball --run {run} export current {run / 'x.npz'} --config KEY" in refused.stderr
+
+
+def test_eval_of_a_run_of_another_settings_file_names_the_option(tmp_path: Path, flyball: Flyball) -> None:
+    """The run was begun with --config-file, so that its folder has no settings."""
+    mine = {"key": "tiny_hex_2p", "game": "hex(board_size=4)", "players": 2}
+    settings = RunSettings(configs=(GameConfig(**mine),))
+    journal = Recording([])
+    journal.add(RunConfigured(run_id="1", settings=settings.model_dump(mode="json")))
+    write_journal(tmp_path / "journal.sqlite", journal.events)
+    words = ("eval", "--config", "tiny_hex_2p", "--model", "random", "--games", "2")
+    refused = invoke(*words, run=tmp_path)
+    assert refused.exit_code == 2
+    assert "plays tiny_hex_2p, which is in another settings file" in refused.stderr
+    assert f"flyball --run {tmp_path} {' '.join(words)} --config-file FILE" in refused.stderr
+    near = invoke("eval", "--config", "tiny_hex_p", run=tmp_path)
+    assert (near.exit_code, "Did you mean tiny_hex_2p?" in near.stderr) == (4, True)
+    shipped = invoke("eval", "--config", "heart_4p", run=tmp_path)
+    assert "Did you mean hearts_4p?" in shipped.stderr
+    with pytest.raises(FlyballError) as error:
+        evaluate("random", "tiny_hex_2p", run=tmp_path)
+    assert error.value.hint == "Name that file, too: config_file."
 
 
 def test_config_check_shows_sizes_in_one_kind_of_unit(flyball: Flyball) -> None:

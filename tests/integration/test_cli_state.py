@@ -12,7 +12,7 @@ from recorded_run import KEY, OLD, recording, write_journal
 from app.config import GAMES
 from app.events import AdaptiveParamsChanged, MatchmakingUpdated, Payload
 from app.events.payload import OpponentPick
-from app.status.state import FIELDS
+from app.status.state import FIELDS, Field, informative
 
 EVENTS = recording().events
 
@@ -53,7 +53,8 @@ def test_state_names_the_events_that_set_fields_and_lineage(run: Path) -> None:
     for name, event in (("training", "TRAINING_COMPLETED"), ("candidate", "PROMOTION_REJECTED")):
         assert (fields[name]["value"], fields[name]["event"]["id"]) == (None, last(event))
     assert fields["distributed"] == {"value": None, "event": None}
-    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in state(run, KEY).stdout.splitlines() if line}
+    table = state(run, KEY, "--all").stdout
+    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in table.splitlines() if line}
     assert (lines["learning_rate"], lines["training_block"]) == ("as configured", "none")
     assert lines["quality_score"] == "unknown"
     done = state(run, KEY, "elo_current")
@@ -65,6 +66,44 @@ def test_state_names_the_events_that_set_fields_and_lineage(run: Path) -> None:
     unknown = state(run, "no_such_2p", "elo")
     assert unknown.exit_code == 4
     assert "no_such_2p" in unknown.stderr
+
+
+def shown(done: Result) -> set[str]:
+    """Return the fields of a shown table."""
+    return {line.split()[0] for line in done.stdout.splitlines()[1:]}
+
+
+def test_state_hides_unknown_and_default_fields(run: Path) -> None:
+    brief = state(run, KEY)
+    hidden = set(FIELDS) - shown(brief)
+    assert f"Hidden: {len(hidden)} of {len(FIELDS)} fields" in brief.stderr
+    assert brief.stderr.rstrip().endswith(f"state {KEY} --all")
+    assert {"quality_score", "learning_rate", "training_block", "candidate", "selfplay_rate"} <= hidden
+    assert {"games_played", "elo_current", "current_model", "consecutive_failures"} <= shown(brief)
+    assert shown(state(run, KEY, "--all")) == set(FIELDS)
+    assert "Hidden" not in state(run, KEY, "--all").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["state", "tic_tac_to_2p"], f"Did you mean {KEY}?"),
+        (["state", "tic_tac_toe"], f"Did you mean {KEY}?"),
+        (["state", "hearts_4"], "The run plays breakthrough6_2p, connect_four_2p"),  # it has no hearts_4p
+        (["league", "tic_tac_to_2p"], f"Did you mean {KEY}?"),
+        (["tail", "--config-key", "tic_tac_to_2p"], f"Did you mean {KEY}?"),
+        (["state", KEY, "elo_curent"], "Did you mean elo_current?"),
+    ],
+)
+def test_wrong_names_get_the_nearest_of_the_run(run: Path, words: list[str], hint: str) -> None:
+    refused = invoke(*words, run=run)
+    assert refused.exit_code == 4
+    assert hint in " ".join(refused.stderr.split())
+
+
+def test_fields_with_a_note_are_never_hidden(run: Path) -> None:
+    noted = Field(None, None, fixed="fixed: the backend does not understand it")
+    assert informative(KEY, {"epochs": noted, "learning_rate": Field(None, None)}) == {"epochs": noted}
 
 
 def write_run(folder: Path, *also: Payload) -> Path:

@@ -11,7 +11,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_overloads, get_type_hints
 
 import numpy as np
 import pytest
@@ -21,6 +21,7 @@ from commands import invoke, told
 from recorded_run import KEY, OLD, Recording, evidence, recording, write_journal
 
 import flyball
+from app.api.run_reader import P
 from app.core import Elo, ModelHash
 from app.events import ModelPromoted, RunConfigured
 from app.games import open_table
@@ -260,6 +261,8 @@ def test_connection_reads_journal_and_state_of_a_stopped_run(recorded: Path) -> 
         for call, why in (
             (lambda: run.state("tic_tac_to_2p"), "Did you mean"),
             (lambda: run.journal("NOTHING"), "no event type"),
+            (lambda: run.journal(flyball.FeedbackState), "no event type"),  # type: ignore[call-overload]
+            (lambda: run.journal(3), "3 is no event type"),  # type: ignore[call-overload]
             (lambda: run.journal(last=-1), "last is -1"),
             (lambda: run.publish("ROLLBACK_REQUESTED", ROLLBACK, config_key=KEY), "No broker listens"),
         ):
@@ -267,12 +270,70 @@ def test_connection_reads_journal_and_state_of_a_stopped_run(recorded: Path) -> 
                 call()
 
 
+def test_journal_takes_classes_of_events(recorded: Path) -> None:
+    events = flyball.events
+    with flyball.connect(recorded) as run:
+        (promotion,) = run.journal(events.ModelPromoted)
+        assert type(promotion.data) is events.ModelPromoted
+        both = [type(event.data) for event in run.journal(events.TrainingRequested, events.ModelPromoted)]
+        assert both == [type(event.data) for event in run.journal("TRAINING_REQUESTED", events.ModelPromoted)]
+        assert set(both) == {events.TrainingRequested, events.ModelPromoted}
+        assert {type(event.data) for event in run.journal(events.DaemonFact)} == {
+            type(event.data) for event in run.journal("DAEMON_*")
+        }, "a base class stands for its types"
+
+
+@pytest.mark.parametrize("connection", [flyball.Connection, flyball.AsyncConnection])
+@pytest.mark.parametrize("method", ["journal", "subscribe"])
+def test_type_checkers_know_the_payload_of_a_class(connection: type, method: str) -> None:
+    by_class, by_pattern = get_overloads(getattr(connection, method))
+    assert get_type_hints(by_class)["kind"] == type[P]
+    assert get_args(get_type_hints(by_class)["return"])[0] == flyball.Event[P]
+    assert get_args(get_type_hints(by_pattern)["return"])[0] == flyball.Event[Any]
+
+
+def test_league_of_a_run_is_what_the_command_shows(recorded: Path) -> None:
+    with flyball.connect(recorded) as run:
+        view = run.league(KEY)
+        assert json.loads(json.dumps(view.json())) == told(invoke("league", KEY, "--json", run=recorded))[KEY]
+        assert [row["agent"] for row in view.tables()["members"]] == [row["agent"] for row in view.members()]
+        assert repr(view).startswith(f"<league of {KEY}, ")
+        assert repr(run) == f"<Connection to the run in {recorded}>"
+        with pytest.raises(flyball.FlyballError, match="does not play go7_2p"):
+            run.league("go7_2p")
+
+
+def test_results_have_a_line_and_tables(trained: flyball.TrainingResult) -> None:
+    assert re.fullmatch(
+        rf"<training of {KEY} in .*/trained after iteration 1: outcome in \[-1, 1\] against random [+-]\d\.\d{{3}}>",
+        repr(trained),
+    )
+    assert [row["outcome"] for row in trained.tables()["final"]] == list(trained.scores.values())
+    result = flyball.evaluate("heuristic", SOLVED, games=20)
+    assert str(result).startswith(
+        f"<evaluation of {SOLVED}, heuristic: score against random 100.0% [83.9%, 100.0%] n=20"
+    )
+    (first,) = result.tables()["results"]
+    assert (first["opponent"], first["score_mean"], first["outcome_mean"]) == ("random", 1.0, 1.0)
+    assert "rotations" not in first
+    page = result._repr_html_()
+    assert page.count("<tr>") == 2
+    assert "<td>random</td><td>20</td><td>20</td>" in page
+    share = flyball.optimal_moves("solver", KEY, positions=100)
+    assert repr(share) == f"<optimal moves of {KEY}, solver: 100.0% [96.3%, 100.0%] n=100>"
+    assert share.tables()["optimal"][0]["mean"] == 1.0
+    policy = flyball.load_policy(trained.policy)
+    assert repr(policy) == f"<policy of {KEY}, model {trained.model[:12]}, 27 features to 9 actions>"
+
+
 def test_connection_publishes_receives_and_shows_status(broker: Path) -> None:
     with flyball.connect(broker) as run:
         status = run.status()
         assert status.running
         assert [(one.daemon, one.state, one.lag) for one in status.daemons] == [("broker", "ready", None)]
-        news = run.subscribe("ROLLBACK_REQUESTED", seconds=60)
+        assert [row["daemon"] for row in status.tables()["daemons"]] == ["broker"]
+        assert re.fullmatch(r"<status of a run at event \d+, running: nothing rated yet>", repr(status))
+        news = run.subscribe(flyball.events.RollbackRequested, seconds=60)
         done = run.publish("ROLLBACK_REQUESTED", ROLLBACK, config_key=KEY)
         event = next(news)
         assert (event.sequence, event.id, event.subject) == (done.position, done.id, KEY)

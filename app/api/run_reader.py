@@ -1,0 +1,107 @@
+"""The files of a run: its journal and what is folded from it."""
+
+import warnings
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from app.api.arguments import Number, check_arguments
+from app.api.runs import RunLocation, check_config, check_played, complaint, open_journal, open_run
+from app.api.selection import Selection, before_last, before_since, select
+from app.controllers import FeedbackState
+from app.core import ConfigKey
+from app.events import Event, Payload
+from app.status.state import feedback_state
+
+if TYPE_CHECKING:
+    from app.status.league import LeagueView
+
+P = TypeVar("P", bound=Payload)
+
+
+class RunReader:
+    """The files of a run, readable whether or not it is running. Raises ``NotAJournal`` or ``ForeignSettings``."""
+
+    def __init__(self, location: RunLocation) -> None:
+        self._location = location
+        with open_run(location):  # refuses a folder without a run
+            pass
+
+    @overload
+    def journal(
+        self,
+        kind: type[P],
+        /,
+        *kinds: type[P],
+        config_key: str | None = ...,
+        since: str | int | None = ...,
+        last: int | None = ...,
+    ) -> Generator[Event[P]]: ...
+    @overload
+    def journal(
+        self,
+        *patterns: str | type[Payload],
+        config_key: str | None = ...,
+        since: str | int | None = ...,
+        last: int | None = ...,
+    ) -> Generator[Event[Any]]: ...
+
+    def journal(
+        self,
+        *patterns: str | type[Payload],
+        config_key: str | None = None,
+        since: str | int | None = None,
+        last: int | None = None,
+    ) -> Generator[Event[Any]]:
+        """Iterate over the events that are recorded now, in order.
+
+        Args:
+            patterns: names, such as "MODEL_PROMOTED" or "TRAINING_*", or classes, such as ``events.ModelPromoted``,
+                whose payloads type checkers then know; all events by default.
+            config_key: only events about this configuration.
+            since: a position, a time (ISO 8601) or an age such as "10m"; the beginning by default.
+            last: only the latest events, at most this many.
+
+        Raises ``UnknownEventType``, ``UnknownConfig`` or ``BadUsage``.
+        """
+        check_arguments(Number | None, last=last)
+        selection = select(patterns, config_key)
+        with open_journal(self._location) as reader:
+            check_config(reader, config_key)
+            end = reader.head
+            start = 0 if since is None else before_since(reader, str(since))
+            if last is not None:
+                start = max(start, before_last(reader, last, selection, end))
+        return self._events(selection, start, end)
+
+    def _events(self, selection: Selection, start: int, end: int) -> Generator[Event[Any]]:
+        with open_journal(self._location) as reader:
+            for event in selection.read(reader, start, on_dead=complaint(warn)):
+                if event.sequence > end:
+                    return
+                yield event
+
+    def head(self) -> int:
+        """Return the position of the last event."""
+        with open_journal(self._location) as reader:
+            return reader.head
+
+    def state(self, config_key: str) -> FeedbackState:
+        """Return a configuration's feedback state: signals, knobs and lineage. Raises ``UnknownConfig``."""
+        with open_run(self._location) as reader:
+            check_config(reader, config_key)
+            check_played(reader, self._location, config_key)
+            return feedback_state(reader, ConfigKey(config_key), complaint(warn))
+
+    def league(self, config_key: str) -> "LeagueView":
+        """Return a configuration's league, as `flyball league` shows it. Raises ``UnknownConfig`` or ``NoLeague``."""
+        from app.api.leagues import league_views  # loads OpenSpiel
+
+        return league_views(self._location, config_key, warn)[config_key]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} to the run in {self._location.folder.path}>"
+
+
+def warn(text: str) -> None:
+    """Warn the caller of the API."""
+    warnings.warn(text, stacklevel=2)

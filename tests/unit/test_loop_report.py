@@ -1,0 +1,79 @@
+"""Reports of runs, against independent counts of their events."""
+
+from collections import Counter
+
+import pytest
+from driving import KEY
+from generated_run import generated
+
+from app.core import derive_id
+from app.events import EvaluationCompleted, Event, TrainingBlockedByQuality, originate
+from app.replay.run_report import RunReport, RunReports
+
+EVENTS = tuple(generated(3000, seed=2))
+MIDDLE = 1500
+
+
+def folded(after: int = 0, events: tuple[Event, ...] = EVENTS) -> RunReport:
+    reports = RunReports(after=after)
+    for event in events:
+        reports.take(event)
+    return reports.report(None)
+
+
+@pytest.fixture(scope="module", params=[0, MIDDLE])
+def after(request) -> int:
+    return request.param
+
+
+def test_counts_are_those_of_the_covered_events(after):
+    report, covered = folded(after), EVENTS[after:]
+    counts = Counter((event.subject, event.data.event_name) for event in covered)
+    for config in report.configs:
+        names = ("TRAINING_COMPLETED", "MODEL_PROMOTED", "PROMOTION_REJECTED", "MODEL_ROLLED_BACK", "PLATEAU_DETECTED")
+        found = (config.trainings, config.promotions, config.rejections, config.rollbacks, config.stalls)
+        assert found == tuple(counts[config.key, name] for name in names)
+    assert (report.events, report.first, report.last) == (
+        len(covered),
+        covered[0].recordedtime,
+        covered[-1].recordedtime,
+    )
+    promoted = sum(number for (_, name), number in counts.items() if name == "MODEL_PROMOTED")
+    assert report.decided["ModelLifecycleCoordinator"]["MODEL_PROMOTED"] == promoted > 0
+    assert not any(name.endswith("_REQUESTED") for counts in report.decided.values() for name in counts)
+
+
+def test_worker_time_is_the_sum_of_the_covered_jobs_seconds(after):
+    report = folded(after)
+    seconds = Counter()
+    for event in EVENTS[after:]:
+        seconds[event.subject] += getattr(event.data, "seconds", None) or 0.0
+    for config in report.configs:
+        assert config.worker_time.total == pytest.approx(seconds[config.key])
+    assert report.worker_seconds == pytest.approx(sum(seconds[config.key] for config in report.configs))
+    assert 0 < report.evaluation_share < 1
+
+
+def test_ratings_are_those_before_and_at_the_end(after):
+    def ratings(events: tuple[Event, ...]) -> list[float]:
+        rated = [event for event in events if event.subject == KEY and isinstance(event.data, EvaluationCompleted)]
+        return [event.data.elo for event in rated if event.data.purpose == "rating"]
+
+    (config,) = (config for config in folded(after).configs if config.key == KEY)
+    assert config.elo_before == (ratings(EVENTS[:after])[-1] if after else ratings(EVENTS)[0])
+    assert config.elo == ratings(EVENTS)[-1]
+
+
+def test_operators_decision_is_counted_as_an_operators():
+    last, data = EVENTS[-1], TrainingBlockedByQuality(reason="x")
+    block = originate(data, event_id=derive_id("o", "o", 0), time=last.recordedtime, subject=KEY)
+    event = Event(block, last.sequence + 1, last.recorded_us, "operator@laptop")
+    report = folded(events=(*EVENTS, event))
+    (operator,) = (by for by in report.decided if "operator" in by)
+    assert report.decided[operator] == {"TRAINING_BLOCKED_BY_QUALITY": 1}
+
+
+def test_report_of_nothing_is_empty():
+    report = folded(after=len(EVENTS))
+    assert (report.first, report.events, report.decided) == (None, 0, {})
+    assert {config.trainings for config in report.configs} == {0}
