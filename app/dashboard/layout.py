@@ -26,11 +26,13 @@ class Page:
         path: of its URL; it is in the navigation.
         title: in the navigation.
         routes: what serves the page, and its parts.
+        keyed: whether it shows one configuration, named by ``key`` in its query.
     """
 
     path: str
     title: str
     routes: Sequence[Route]
+    keyed: bool = False
 
 
 def figure(value: float | None, form: str = ",.0f") -> str:
@@ -80,7 +82,8 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
     access = request.app.state.access
     shown = feed if request.state.may_act or not access.private else None
     text = templates.get_template(template).render(
-        values
+        {"key": ""}
+        | values
         | {
             "pages": request.app.state.pages,
             "path": request.url.path,
@@ -90,6 +93,7 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
             "position": shown.model.position if shown else 0,
             "head": shown.head if shown else 0,
             "trouble": shown.trouble if shown else "",
+            "running": shown.broker.running if shown else None,
             "may_act": request.state.may_act,
             "has_token": access.token is not None,
         }
@@ -101,8 +105,8 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
 def to_config(request: Request) -> Response:
     """Redirect to the page under this path of the query's configuration, or else of the run's first one."""
     with feed_of(request).reading():
-        configs = feed_of(request).status().configs
-    if not configs:
+        keys = [config.key for config in feed_of(request).status().configs]
+    if not keys:
         return render(request, "configuration_none.html")
-    key = quote(request.query_params.get("key") or configs[0].key)
-    return RedirectResponse(f"{request.url.path}/{key}", status_code=303)
+    asked = request.query_params.get("key")  # a tab may remember one of another run
+    return RedirectResponse(f"{request.url.path}/{quote(asked if asked in keys else keys[0])}", status_code=303)

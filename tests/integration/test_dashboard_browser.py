@@ -3,15 +3,16 @@
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dashboards import TOKEN, append, served
-from recorded_run import KEY, recording, write_journal
+from recorded_run import KEY, NEW, OLD, recording, write_journal
 
 from app.api.runs import is_listening, locate_run
 from app.events import Event, TrainingBlockedByQuality
@@ -207,6 +208,180 @@ def test_game_is_watched_by_keyboard(browser, recorded):
         page.wait_for_selector("text=/Move 3 of/")
         page.keyboard.press("Space")
         page.wait_for_selector("#game-play[aria-pressed=false]")
+
+
+@contextmanager
+def growing(folder: Path, events: Sequence[Event[Any]], per_second: float = 40.0) -> Iterator[None]:
+    """Record events one by one in a thread, which has recorded all at the end."""
+
+    def grow() -> None:
+        for event in events:
+            append(folder, [event])
+            time.sleep(1 / per_second)
+
+    thread = threading.Thread(target=grow)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def busy_run(count: int) -> list[Event[Any]]:
+    """Return more events of the recorded run: requests of self-play, and at last a promotion."""
+    run = recording()
+    for _ in range(count):
+        run.add(EVENTS[8].data, EVENTS[7], KEY)
+    run.add(EVENTS[7].data.replace(model=NEW, previous=OLD, step=1), EVENTS[14], KEY)
+    return run.events[len(EVENTS) :]
+
+
+def test_busy_run_leaves_scroll_dialog_and_details(browser, tmp_path):
+    write_journal(tmp_path / "journal.sqlite", EVENTS)
+    events = busy_run(200)
+    with served(tmp_path) as url, page_of(browser, url, PHONE) as page:
+        page.goto(f"{url}/configuration/{KEY}")
+        is_live(page)
+        left: list[str] = []
+        page.on("framenavigated", lambda frame: left.append(frame.url))
+        page.click("#parts-elo_history summary")
+        page.click("#why-elo_history")
+        page.wait_for_selector("dialog[open] .chain")
+        page.evaluate("scrollTo(0, 500)")
+        with growing(tmp_path, events):
+            page.wait_for_selector(f"#why-current_model[href$='{events[-1].id}']", state="attached")
+        assert left == []
+        assert page.evaluate("scrollY") == 500
+        assert page.query_selector("dialog[open] .chain")
+        assert page.query_selector("#parts-elo_history[open]")
+        page.goto(f"{url}/")
+        page.wait_for_selector(".scroll")
+        page.eval_on_selector("[aria-label='Table: Daemons']", "one => { one.scrollLeft = 60; }")
+        page.eval_on_selector("[aria-label='Table: Daemons']", "one => { one.dataset.old = 1; }")
+        page.evaluate("document.getElementById('daemons').scrollIntoView()")
+        page.wait_for_selector("[aria-label='Table: Daemons']:not([data-old])")
+        assert page.eval_on_selector("[aria-label='Table: Daemons']", "one => one.scrollLeft") == 60
+
+
+def test_new_rows_wait_while_older_ones_are_read(browser, tmp_path):
+    run = recording()
+    for _ in range(40):
+        run.add(EVENTS[8].data, EVENTS[7], KEY)
+    write_journal(tmp_path / "journal.sqlite", run.events[:-10])
+    with served(tmp_path) as url, page_of(browser, url, PHONE) as page:
+        page.goto(f"{url}/events")
+        is_live(page)
+        page.evaluate("scrollTo(0, 200)")
+        shown = positions(page)
+        append(tmp_path, run.events[-10:])
+        page.wait_for_selector("#held >> text=10 new events")
+        assert (positions(page), page.evaluate("scrollY")) == (shown, 200)
+        page.click("#held")
+        page.wait_for_selector(f"#events tr[data-position='{len(run.events)}']")
+        assert positions(page)[:12] == [len(run.events) - row for row in range(12)]
+        assert not page.is_visible("#held")
+
+
+def marks(page: Any, colour: str) -> int:
+    """Return how many marks of a colour a rating chart has."""
+    return int(
+        page.evaluate(
+            """(colour) => {
+              const probe = document.createElement("i");
+              probe.style.color = `var(${colour})`;
+              document.body.append(probe);
+              const wanted = getComputedStyle(probe).color.match(/\\d+/g).map(Number);
+              probe.remove();
+              const canvas = document.querySelector("[data-ratings] canvas");
+              const { data, width, height } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+              let found = 0, inside = false;
+              for (let x = 0; x < width; x++) {
+                let here = false;
+                for (let y = 0; y < height; y++) {
+                  const at = 4 * (y * width + x);
+                  here ||= data[at + 3] === 255 && wanted.every((part, k) => data[at + k] === part);
+                }
+                found += here && !inside;
+                inside = here;
+              }
+              return found;
+            }""",
+            colour,
+        )
+    )
+
+
+def test_news_during_the_first_load_draw_one_chart(browser, tmp_path):
+    """The news also bring a promotion that no rating has followed yet; it is marked too."""
+    write_journal(tmp_path / "journal.sqlite", EVENTS)
+    loads: list[str] = []
+
+    def slow(route: Any) -> None:
+        if not loads:
+            append(tmp_path, busy_run(0))
+            time.sleep(2)
+        loads.append(route.request.url)
+        route.continue_()
+
+    with served(tmp_path) as url, page_of(browser, url) as page:
+        page.route("**/curves/ratings/*", slow)
+        page.goto(f"{url}/configuration/{KEY}")
+        page.wait_for_selector("[data-ratings] canvas")
+        while len(loads) < 2 or marks(page, "--good") < 2:
+            page.wait_for_timeout(50)
+        assert len(page.query_selector_all("[data-ratings] .uplot")) == 1
+
+
+def test_dot_says_whether_the_run_is_running(browser, tmp_path):
+    write_journal(tmp_path / "journal.sqlite", EVENTS)
+    with served(tmp_path) as url, page_of(browser, url) as page:
+        page.goto(f"{url}/events")
+        is_live(page)
+        assert page.inner_text("#connection") == "not running"
+        with broker_of(tmp_path):
+            page.wait_for_selector("#connection[data-running=true]")
+            assert page.inner_text("#connection") == "live"
+        page.wait_for_selector("#connection[data-running=false]")
+        assert page.inner_text("#connection") == "not running"
+
+
+def test_navigation_keeps_the_chosen_configuration(browser, recorded):
+    with page_of(browser, recorded) as page:
+        page.goto(f"{recorded}/league/{KEY}")
+        other = page.eval_on_selector_all("#key option", "all => all.map(one => one.value)")[-1]
+        assert other != KEY
+        page.select_option("#key", other)
+        page.wait_for_url(f"**/league/{other}")
+        page.click("nav >> text=Training")
+        page.wait_for_url(f"**/training/{other}")
+        page.click("nav >> text=Overview")
+        page.click("nav >> text=Configuration")
+        page.wait_for_url(f"**/configuration/{other}")
+        page.click("nav >> text=Games")
+        assert page.input_value("#game-config") == other
+
+
+def test_why_dialog_keeps_its_title_and_goes_on(browser, tmp_path):
+    run = recording()
+    cause = EVENTS[7]
+    for _ in range(20):
+        cause = run.add(EVENTS[8].data, cause, KEY)
+    last = run.add(EVENTS[7].data.replace(model=NEW, previous=OLD, step=1), cause, KEY)
+    write_journal(tmp_path / "journal.sqlite", run.events)
+    with served(tmp_path) as url, page_of(browser, url, PHONE) as page:
+        page.goto(url)
+        page.click(f"#why-{KEY}")
+        page.wait_for_selector("dialog[open] .chain")
+        assert page.url == f"{url}/"
+        title, shown = page.query_selector("#why-title").bounding_box(), page.query_selector("#why").bounding_box()
+        assert shown["y"] >= 0
+        assert title["y"] >= shown["y"]
+        assert shown["y"] + shown["height"] <= PHONE[1]
+        page.click("dialog >> text=earlier causes")
+        page.wait_for_selector("dialog .chain li:first-child:has-text('SELFPLAY_REQUESTED')")
+        page.goto(f"{url}/event?id={last.id}")
+        page.click("text=earlier causes")
+        page.wait_for_selector("h1 >> text=SELFPLAY_REQUESTED")
 
 
 def recorded_blocks(folder: Path) -> list[Event[Any]]:

@@ -27,6 +27,7 @@ from app.dashboard.feed import Feed
 from app.dashboard.server import serve
 from app.dashboard.stream import message
 from app.events import CurriculumRebalanced
+from app.journal import history
 from app.telemetry.logs import render
 
 EVENTS = recording().events
@@ -119,7 +120,9 @@ def test_pages_show_the_configuration_values_and_events(reader):
 
 def test_overview_shows_why_the_broker_gives_no_table(reader, monkeypatch):
     feed = reader.app.state.feed
-    broker = SimpleNamespace(look=feed.broker.look, status=feed.broker.status, trouble="The broker does not answer.")
+    broker = SimpleNamespace(
+        look=feed.broker.look, status=feed.broker.status, running=True, trouble="The broker does not answer."
+    )
     monkeypatch.setattr(feed, "broker", broker)
     assert "The broker does not answer." in reader.get("/overview/summary").text
 
@@ -368,6 +371,27 @@ def test_stream_is_reset_when_a_shorter_run_replaces_the_one(run, tmp_path):
 
 
 @pytest.mark.parametrize("body", ["two\u2028lines\x85", "file a\udcff"])
+def test_head_is_never_behind_the_model(tmp_path, monkeypatch):
+    """Events that are recorded while the feed reads must not look like another run's journal, which resets pages."""
+    write_journal(tmp_path / "journal.sqlite", EVENTS[:8])
+
+    def history_of_a_busy_run(*args, **options):
+        append(tmp_path, EVENTS[8:12])
+        return history(*args, **options)
+
+    monkeypatch.setattr("app.dashboard.feed.history", history_of_a_busy_run)
+    feed = Feed(locate_run(tmp_path))
+    feed.read_part()
+    assert (feed.head, feed.model.position) == (12, 12)
+
+
+def test_stream_tells_a_page_that_the_run_has_ended(run):
+    with served(run) as url:
+        known = streamed(url, "/live?after=16&running=false", quiet_seconds=1.0)
+        outdated = streamed(url, "/live?after=16&running=true", quiet_seconds=1.0)
+    assert (known, [(one.event, one.data) for one in outdated]) == ([], [("run", "false\n")])
+
+
 def test_odd_characters_hide_no_log_line(reader, run, body):
     record = {"timestamp": "2026-01-31T12:00:03Z", "severity_text": "ERROR", "body": f"odd {body}", "attributes": {}}
     (run / "logs").mkdir(exist_ok=True)

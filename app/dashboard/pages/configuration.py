@@ -145,7 +145,7 @@ def why(request: Request) -> Response:
     feed = feed_of(request)
     event = event_of(feed, request.query_params.get("id", ""))
     chain = causes_of(feed, event)
-    return render(request, "why.html", chain=chain, more=chain[-1].envelope.causationid is not None)
+    return render(request, "why.html", chain=chain, more=chain[-1].envelope.causationid)
 
 
 PAGE = Page(
@@ -157,4 +157,5 @@ PAGE = Page(
         Route("/configuration/{key}/state", state),
         Route("/why", why),
     ),
+    keyed=True,
 )

@@ -89,6 +89,7 @@ def events(request: Request) -> Response:
     return render(
         request,
         "events.html",
+        key=chosen.config_key,
         chosen=chosen,
         shown=shown,
         keys=keys,
@@ -110,6 +111,7 @@ def event(request: Request) -> Response:
     return render(
         request,
         "event.html",
+        key=shown.subject,
         event=shown,
         attributes=attributes,
         data=data,

@@ -117,4 +117,5 @@ PAGE = Page(
     "/league",
     "League",
     (Route("/league", to_config), Route("/league/{key}", league), Route("/league/{key}/tables", tables)),
+    keyed=True,
 )

@@ -33,4 +33,5 @@ PAGE = Page(
     "/training",
     "Training",
     (Route("/training", to_config), Route("/training/{key}", training), Route("/curves/metrics/{key}", curves)),
+    keyed=True,
 )

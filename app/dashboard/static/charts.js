@@ -37,10 +37,11 @@
     return found;
   }
 
-  // uPlot would give a single point years of room.
-  function span(plot, room) {
+  /** Return the range of the points and marks; uPlot would give a single point years of room. */
+  function span(plot, room, marks = []) {
     const x = plot.data[0];
-    const [low, high] = [x[0], x[x.length - 1]];
+    const times = marks.filter((mark) => mark.what in MARKS).map((mark) => mark.time); // a promotion follows its rating
+    const [low, high] = [Math.min(x[0], ...times), Math.max(x[x.length - 1], ...times)];
     return low === high ? [low - room, high + room] : [low, high];
   }
 
@@ -87,7 +88,7 @@
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
       legend: { show: false },
-      scales: { x: { range: (plot) => span(plot, 60) }, y: { range: (_, low, high) => (low === null ? [0, 1] : [low - 12 - (high - low) * 0.12, high + 12]) } },
+      scales: { x: { range: (plot) => span(plot, 60, charts.get(element)?.data.marks) }, y: { range: (_, low, high) => (low === null ? [0, 1] : [low - 12 - (high - low) * 0.12, high + 12]) } },
       series: [{}, { stroke: "transparent", points: { show: false } }, { stroke: "transparent", points: { show: false } },
         { stroke: accent, width: 1.6, points: { show: found.x.length < 3, size: 5, fill: accent } }],
       bands: [{ series: [2, 1], fill: band }],
@@ -115,7 +116,23 @@
     }
   }
 
-  async function ratings(element) {
+  /**
+   * Return a function that runs `work` for an element, once at a time. A call in the meantime leads to another run
+   * after this one, because otherwise the second of two loads would draw beside the first.
+   */
+  function oneAtATime(work) {
+    const again = new Map(); // element at work -> whether it was asked for meanwhile
+    return async (element) => {
+      if (again.has(element)) { again.set(element, true); return; }
+      do {
+        again.set(element, false);
+        await work(element).catch((error) => { again.delete(element); throw error; });
+      } while (again.get(element));
+      again.delete(element);
+    };
+  }
+
+  const ratings = oneAtATime(async (element) => {
     const known = charts.get(element);
     const have = known ? `?have=${encodeURIComponent(known.data.tag)}` : "";
     const found = await load(`/curves/ratings/${encodeURIComponent(element.dataset.ratings)}${have}`);
@@ -131,7 +148,7 @@
       charts.get(element).plot = ratingPlot(element, found);
     }
     charts.get(element).draw = ratingPlot;
-  }
+  });
 
   // Metrics of training -------------------------------------------------------------------------------------------
   let metrics = null;
@@ -195,12 +212,12 @@
     }
   }, { rootMargin: "200px" });
 
-  async function loadMetrics(root) {
+  const loadMetrics = oneAtATime(async (root) => {
     const found = await load(`/curves/metrics/${encodeURIComponent(root.dataset.metrics)}`);
     if (!found) return;
     metrics = found;
     for (const element of visible) if (element.dataset.tag) metric(element);
-  }
+  });
 
   function redraw() {
     for (const [element, known] of charts) {
