@@ -1,5 +1,6 @@
 """The frame around every page, and the pages' templates."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -40,6 +42,11 @@ def figure(value: float | None, form: str = ",.0f") -> str:
     return UNKNOWN if value is None else format(value, form)
 
 
+def breakable(name: str) -> Markup:
+    """Return a name that may be broken before each part: after underscores, before capitals."""
+    return Markup("<wbr>").join(re.split(r"(?<=_)|(?<=[a-z])(?=[A-Z])", name))  # noqa: S704 - it escapes the parts
+
+
 def _environment() -> Environment:
     """Return the environment of the templates. All inserted values are escaped, and an unknown name is an error."""
     environment = Environment(
@@ -51,6 +58,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "short": short,
+        "breakable": breakable,
         "age": show_age,
         "figure": figure,
         "outcome": show_outcome,

@@ -359,6 +359,7 @@ def test_navigation_keeps_the_chosen_configuration(browser, recorded):
         page.wait_for_url(f"**/configuration/{other}")
         page.click("nav >> text=Games")
         assert page.input_value("#game-config") == other
+        page.wait_for_selector("#game-players option", state="attached")
 
 
 def test_why_dialog_keeps_its_title_and_goes_on(browser, tmp_path):

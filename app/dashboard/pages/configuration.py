@@ -47,7 +47,7 @@ class ShownField(NamedTuple):
         value: as text.
         unit: of the value; an empty string without one.
         owner: the controller that sets it; an empty string for signals.
-        until: when the value ends by itself, as text; an empty string if it does not.
+        until: when the value ends by itself, as text after "until"; an empty string if it does not or has ended.
         event: the event that set it; ``None``: the value is the initial one.
         parts: the value's parts as texts, if it has several.
     """
@@ -109,7 +109,7 @@ def _until(name: str, fields: Mapping[str, Field]) -> str:
     if name != "exploration_boost" or field.event is None or field.value == 1:
         return ""
     end = field.event.recordedtime + timedelta(seconds=fields["boost_lasts_seconds"].value)
-    return f"{show_time(end)}, if not lifted before" if end > SystemClock().now() else "over"
+    return f"{show_time(end)}, if not lifted before" if end > SystemClock().now() else ""
 
 
 def configuration(request: Request) -> Response:
