@@ -44,7 +44,7 @@ def figure(value: float | None, form: str = ",.0f") -> str:
 
 def breakable(name: str) -> Markup:
     """Return a name that may be broken before each part: after underscores, before capitals."""
-    return Markup("<wbr>").join(re.split(r"(?<=_)|(?<=[a-z])(?=[A-Z])", name))  # noqa: S704 - it escapes the parts
+    return Markup("<wbr>").join(re.split(r"(?<=_)|(?<=[a-z])(?=[A-Z])", name))
 
 
 def _environment() -> Environment:

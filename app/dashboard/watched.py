@@ -46,6 +46,7 @@ class GameView:
         last: number of the latest position.
         board: the drawing.
         move: what was played last; empty at the beginning.
+        opening: number of random moves at the beginning, which nobody decided.
         turn: who is to move, or how the game ended.
         counts: figures of the position, for instance discs of each side.
         seats: for each seat its name, and its player.
@@ -61,6 +62,7 @@ class GameView:
     last: int
     board: Markup
     move: str
+    opening: int
     turn: str
     counts: str
     seats: tuple[tuple[str, str], ...]
@@ -100,7 +102,8 @@ def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int
         ply=shown,
         last=last,
         board=Markup(draw(position)),  # noqa: S704 - the drawings escape what they insert
-        move=f"{_mover(here, sides)} {here.text}".strip(),
+        move=f"{_mover(here, sides)} {_text(record, shown)}".strip(),
+        opening=sum(_is_random(record, number) for number in range(len(record.plies))),
         turn=_turn(record, decision, sides, shown == last),
         counts=counts(position),
         seats=tuple(zip(sides, names, strict=True)),
@@ -108,7 +111,7 @@ def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int
         value=None if decision is None or decision.value is None else round(decision.value, 2) + 0.0,  # no -0.00
         choices=choices,
         moves=tuple(
-            (number, _mover(ply, sides), ply.text or "beginning")
+            (number, _mover(ply, sides), _text(record, number) or "beginning")
             for number, ply in enumerate(record.plies)
             if abs(number - shown) <= NEAR
         ),
@@ -127,6 +130,16 @@ def seat_names(config: GameConfig, result: WatchedGame | None, player: str, agai
     full = (None, None) if result is None else (result.player, result.against)
     names = name(player, full[0]), name(against, full[1])
     return tuple(names[other != seat] for other in range(config.players))
+
+
+def _is_random(record: Record, number: int) -> bool:
+    """Return whether a ply is a random move of the opening: a seat's, but no player's decision."""
+    return record.plies[number].mover != NOBODY and record.plies[number - 1].played not in record.decisions
+
+
+def _text(record: Record, number: int) -> str:
+    """Return the text of a ply's move."""
+    return f"{record.plies[number].text}{', at random' * _is_random(record, number)}"
 
 
 def _mover(ply: Ply, sides: tuple[str, ...]) -> str:

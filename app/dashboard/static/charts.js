@@ -84,7 +84,7 @@
     const band = faded("--accent", 0.18);
     const options = {
       ...size(element),
-      padding: [8, 8, 0, 0],
+      padding: [8, 18, 0, 0],
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
       legend: { show: false },
@@ -159,22 +159,40 @@
     return values.map((value) => { sum = sum * weight + value; norm = norm * weight + 1; return sum / norm; });
   }
 
-  function metricData(found) {
+  function metricData(found, scattered) {
     const weight = Number(document.getElementById("smoothing")?.value ?? 0);
-    return weight ? [found.x, found.y, smoothed(found.y, weight)] : [found.x, found.y, found.y];
+    return [found.x, found.y, smoothed(found.y, scattered ? 0 : weight)];
   }
+
+  /** Return the range of values; uPlot would show a constant 0 on an axis up to 100. */
+  function room(low, high) {
+    const around = (high - low) * 0.1 || Math.abs(low) * 0.1 || 1;
+    return low === null ? [0, 1] : [low - around, high + around];
+  }
+
+  /** Return the texts of ticks, with as many digits as tell neighbours apart. */
+  function tickTexts(ticks, step) {
+    const exponent = Math.floor(Math.log10(step));
+    const digits = Math.max(...ticks.map((one) => one && Math.floor(Math.log10(Math.abs(one) * (1 + 1e-9))))) - exponent + 1;
+    const extra = Number.isInteger(Number((step / 10 ** exponent).toPrecision(6))) ? 0 : 1; // uPlot's steps are 1, 2, 2.5 and 5
+    const format = { notation: "compact", maximumSignificantDigits: Math.min(21, Math.max(1, digits + extra)) };
+    return ticks.map((one) => Number(one.toPrecision(12)).toLocaleString("en", format));
+  }
+  const WHOLE = [1, 2, 5].flatMap((one) => [...Array(12).keys()].map((power) => one * 10 ** power)).sort((a, b) => a - b);
 
   function metricPlot(element, found) {
     const accent = colour("--accent");
+    const scattered = "scattered" in element.dataset; // the points are of different players: a line would join nothing
+    const shownPoints = { show: scattered || found.x.length < 3, size: 5, fill: accent };
     return new uPlot({
       ...size(element),
       padding: [6, 8, 0, 0],
       cursor: { y: false, points: { size: 5 }, drag: { x: false, y: false } },
       legend: { show: false },
-      scales: { x: { time: false, range: (plot) => span(plot, 1) } },
-      series: [{}, { stroke: faded("--accent", 0.3), width: 1, points: { show: false } },
-        { stroke: accent, width: 1.5, points: { show: found.x.length < 3, size: 5, fill: accent } }],
-      axes: [axis({ size: 24, space: 60 }), axis({ size: 50, space: 26, values: (_, ticks) => ticks.map((one) => Number(one.toPrecision(3)).toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 })) })],
+      scales: { x: { time: false, range: (plot) => span(plot, 1) }, y: { range: (_, low, high) => room(low, high) } },
+      series: [{}, { stroke: faded("--accent", 0.3), width: 1, points: { show: false }, show: !scattered },
+        { stroke: accent, width: 1.5, points: shownPoints, ...(scattered ? { paths: () => null } : {}) }],
+      axes: [axis({ size: 24, space: 60, incrs: WHOLE }), axis({ size: 50, space: 26, values: (_, ticks, __, ___, step) => tickTexts(ticks, step) })],
       hooks: {
         setCursor: [(plot) => {
           const at = plot.cursor.idx;
@@ -184,7 +202,7 @@
           output.textContent = now && index !== null && now.x.length ? `${Number(now.y[index].toPrecision(4))} at ${now.x[index]}` : "";
         }],
       },
-    }, metricData(found), element);
+    }, metricData(found, scattered), element);
   }
 
   function metric(element) {
@@ -193,7 +211,7 @@
     const known = charts.get(element);
     if (known?.plot && known.data.x.length >= 3) {
       known.data = found;
-      known.plot.setData(metricData(found));
+      known.plot.setData(metricData(found, "scattered" in element.dataset));
     } else {
       known?.plot?.destroy();
       charts.set(element, { data: found, draw: metricPlot });
