@@ -81,6 +81,18 @@ def test_game_is_shown_at_its_end_and_at_each_ply(client, game):
     assert "played" in text
 
 
+def test_moves_of_the_opening_are_marked_as_random(client, game):
+    """A move is random if nobody decided it: the position before it shows no decision."""
+    text = unescape(client.get(game).text)
+    opening = int(re.search(r"The opening is random, so that games differ: (\d+) moves?\.", text)[1])
+    assert opening > 0
+    last = int(re.search(r"Move (\d+) of \1\.", text)[1])
+    for ply in range(1, last + 1):
+        move = re.search(r"<strong>(.*?)</strong>", unescape(client.get(f"{game}&ply={ply}").text))[1]
+        decided = " decides</h2>" in client.get(f"{game}&ply={ply - 1}").text
+        assert (move.endswith(", at random"), decided) == (ply <= opening, ply > opening)
+
+
 def test_page_works_without_scripts(client, game):
     page = unescape(client.get(f"{GAME}&ply=2").text)
     assert "Move 2 of" in page

@@ -164,10 +164,10 @@
     return [found.x, found.y, smoothed(found.y, scattered ? 0 : weight)];
   }
 
-  /** Return the range of values; uPlot would show a constant 0 on an axis up to 100. */
+  /** Return the range of values, below 0 only with negative ones; uPlot would show a constant 0 on an axis up to 100. */
   function room(low, high) {
     const around = (high - low) * 0.1 || Math.abs(low) * 0.1 || 1;
-    return low === null ? [0, 1] : [low - around, high + around];
+    return low === null ? [0, 1] : [low < 0 ? low - around : Math.max(0, low - around), high + around];
   }
 
   /** Return the texts of ticks, with as many digits as tell neighbours apart. */
