@@ -1,17 +1,19 @@
 """Pages of the dashboard while a run goes on, in a real browser."""
 
+import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from browsing import PHONE, broker_of, busy_run, is_live, page_of, positions
 from dashboards import append, served
-from recorded_run import KEY, NEW, OLD, recording, write_journal
+from recorded_run import KEY, NEW, OLD, record, recording, write_journal
 
 from app.events import Event
+from app.journal import SqliteJournal
 
 EVENTS = recording().events
 
@@ -21,9 +23,11 @@ def growing(folder: Path, events: Sequence[Event[Any]], per_second: float = 40.0
     """Record events one by one in a thread, which has recorded all at the end."""
 
     def grow() -> None:
-        for event in events:
-            append(folder, [event])
-            time.sleep(1 / per_second)
+        with closing(SqliteJournal(folder / "journal.sqlite")) as journal:  # kept open, as the broker keeps it
+            started = time.monotonic()
+            for number, event in enumerate(events, start=1):
+                record(journal, event)
+                time.sleep(max(0.0, started + number / per_second - time.monotonic()))
 
     thread = threading.Thread(target=grow)
     thread.start()
@@ -77,6 +81,28 @@ def test_new_rows_wait_while_older_ones_are_read(browser, tmp_path):
         page.wait_for_selector(f"#events tr[data-position='{len(run.events)}']")
         assert positions(page)[:12] == [len(run.events) - row for row in range(12)]
         assert not page.is_visible("#held")
+
+
+def test_new_log_lines_wait_while_older_ones_are_read(browser, tmp_path):
+    write_journal(tmp_path / "journal.sqlite", EVENTS)
+    (tmp_path / "logs").mkdir()
+    with (tmp_path / "logs" / "training.jsonl").open("w") as log, served(tmp_path) as url:
+        for number in range(60):
+            time_text = f"2026-01-31T12:00:{number:02d}Z"
+            line = {"timestamp": time_text, "severity_text": "INFO", "body": f"line {number}", "attributes": {}}
+            print(json.dumps(line), file=log, flush=True)
+        with page_of(browser, url, PHONE) as page:
+            page.goto(f"{url}/logs")
+            is_live(page)
+            page.wait_for_selector(".logs tbody tr >> text=line 59")
+            page.evaluate("scrollTo(0, 300)")
+            print(json.dumps(line | {"timestamp": "2026-01-31T12:01:00Z", "body": "news"}), file=log, flush=True)
+            page.wait_for_selector("#held >> text=new lines wait")
+            assert page.evaluate("scrollY") == 300
+            assert page.query_selector(".logs >> text=news") is None
+            page.click("#held")
+            page.wait_for_selector(".logs tbody tr:first-child >> text=news")
+            assert page.is_hidden("#held")
 
 
 def test_dot_says_whether_the_run_is_running(browser, tmp_path):
