@@ -30,7 +30,8 @@ class Feed:
     Attributes:
         place: the run.
         model: what the journal says; read it under ``reading``.
-        head: position of the journal's last event, which the model is approaching while it catches up.
+        head: position of the journal's last event, which the model is approaching while it catches up. A reader of the
+            model never finds it behind the model's position; only another run's journal has a smaller one.
         trouble: why the journal cannot be read now; an empty string if it can.
         broker: the run's.
     """
@@ -72,6 +73,7 @@ class Feed:
                 with self._lock:
                     for event in part:
                         self.model.take(event, voided=event.sequence in voided)
+                    self.head = max(self.head, self.model.position)  # events are recorded while this reads
                 if len(part) < AT_ONCE:
                     return False
         return True
@@ -106,7 +108,10 @@ class Feed:
     async def _follow_presence(self) -> None:
         try:
             while True:
+                before = self.broker.running
                 await self.broker.look()
+                if self.broker.running != before:
+                    self._announce()
                 await asyncio.sleep(PRESENCE_SECONDS)
         finally:
             await self.broker.close()
@@ -116,7 +121,7 @@ class Feed:
         news.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait for news, at most ``seconds``."""
+        """Wait for news of the journal, or of whether the run is running, at most ``seconds``."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()

@@ -1,5 +1,6 @@
 """The frame around every page, and the pages' templates."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -27,16 +29,23 @@ class Page:
         path: of its URL; it is in the navigation.
         title: in the navigation.
         routes: what serves the page, and its parts.
+        keyed: whether it shows one configuration, named by ``key`` in its query.
     """
 
     path: str
     title: str
     routes: Sequence[Route]
+    keyed: bool = False
 
 
 def figure(value: float | None, form: str = ",.0f") -> str:
     """Return a number formatted by ``format``; a dash when unknown."""
     return UNKNOWN if value is None else format(value, form)
+
+
+def breakable(name: str) -> Markup:
+    """Return a name that may be broken before each part: after underscores, before capitals."""
+    return Markup("<wbr>").join(re.split(r"(?<=_)|(?<=[a-z])(?=[A-Z])", name))
 
 
 def _environment() -> Environment:
@@ -50,6 +59,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "short": short,
+        "breakable": breakable,
         "age": show_age,
         "figure": figure,
         "outcome": show_outcome,
@@ -83,7 +93,8 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
     access = request.app.state.access
     shown = feed if request.state.may_act or not access.private else None
     text = templates.get_template(template).render(
-        values
+        {"key": ""}
+        | values
         | {
             "pages": request.app.state.pages,
             "path": request.url.path,
@@ -94,6 +105,7 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
             "settings": shown.model.board.settings if shown else None,
             "head": shown.head if shown else 0,
             "trouble": shown.trouble if shown else "",
+            "running": shown.broker.running if shown else None,
             "may_act": request.state.may_act,
             "has_token": access.token is not None,
         }
@@ -105,8 +117,8 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
 def to_config(request: Request) -> Response:
     """Redirect to the page under this path of the query's configuration, or else of the run's first one."""
     with feed_of(request).reading():
-        configs = feed_of(request).status().configs
-    if not configs:
+        keys = [config.key for config in feed_of(request).status().configs]
+    if not keys:
         return render(request, "configuration_none.html")
-    key = quote(request.query_params.get("key") or configs[0].key)
-    return RedirectResponse(f"{request.url.path}/{key}", status_code=303)
+    asked = request.query_params.get("key")  # a tab may remember one of another run
+    return RedirectResponse(f"{request.url.path}/{quote(asked if asked in keys else keys[0])}", status_code=303)

@@ -44,7 +44,8 @@ def message(name: str, data: str, position: int | None = None) -> str:
 async def live(request: Request) -> Response:
     """Serve the stream, which names the configurations that have news.
 
-    It begins after the last event that the client got, else after the position of its page.
+    It begins after the last event that the client got, else after the position of its page. A client that names what
+    it knows of the run, ``running=true`` or ``running=false``, is sent ``run`` whenever that changes.
     """
     feed, position = feed_of(request), request.headers.get("last-event-id") or request.query_params.get("after")
     after = whole_number(position or "")
@@ -54,18 +55,23 @@ async def live(request: Request) -> Response:
     if chosen is not None:
         _ = chosen.types  # refuses an unknown type now, because a stream has no other answer once it has begun
     headers = {"x-accel-buffering": "no"}  # nginx would hold messages back
-    return StreamingResponse(_news(feed, after, chosen), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(
+        _news(feed, after, chosen, request.query_params.get("running")), media_type="text/event-stream", headers=headers
+    )
 
 
-async def _news(feed: Feed, after: int, chosen: EventFilter | None) -> AsyncIterator[str]:
+async def _news(feed: Feed, after: int, chosen: EventFilter | None, running: str | None) -> AsyncIterator[str]:
     yield f"retry: {RETRY_MS}\n\n"
     while not feed.closing:
-        if after > feed.head > 0:  # another run has replaced the one that the page shows
+        now = json.dumps(feed.broker.running)
+        if running not in (None, now):
+            yield message("run", running := now)
+        with feed.reading() as model:
+            position, head = model.position, feed.head
+            changed = sorted(key for key, at in model.latest.items() if at > after)
+        if after > head > 0:  # another run has replaced the one that the page shows
             yield message("reset", "")
             return
-        with feed.reading() as model:
-            position = model.position
-            changed = sorted(key for key, at in model.latest.items() if at > after)
         if position > after:
             while chosen is not None and (events := await asyncio.to_thread(_rows, feed, chosen, after, position)):
                 after = events[-1].sequence

@@ -10,6 +10,7 @@ from app.config import GameConfig
 from app.dashboard.boards import counts, draw, side_names
 from app.dashboard.boards.svg import stroke, tag
 from app.dashboard.jobs import PageJob
+from app.games import open_table
 from app.games.positions import NOBODY, Ply, spectator_of
 from app.status.summary import short
 
@@ -46,6 +47,7 @@ class GameView:
         last: number of the latest position.
         board: the drawing.
         move: what was played last; empty at the beginning.
+        opening: number of random moves that began the game.
         turn: who is to move, or how the game ended.
         counts: figures of the position, for instance discs of each side.
         seats: for each seat its name, and its player.
@@ -61,6 +63,7 @@ class GameView:
     last: int
     board: Markup
     move: str
+    opening: int
     turn: str
     counts: str
     seats: tuple[tuple[str, str], ...]
@@ -88,6 +91,11 @@ def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int
     here, spectator, sides = record.plies[shown], spectator_of(config), side_names(config)
     history = record.history[: here.played]
     position = spectator.position(history)
+    opening = _opening(config, record)
+
+    def text(number: int) -> str:
+        return f"{record.plies[number].text}{', at random' * (number in opening)}"
+
     decision = record.decisions.get(here.played)
     choices: tuple[Choice, ...] = ()
     if decision is not None and decision.top:
@@ -100,7 +108,8 @@ def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int
         ply=shown,
         last=last,
         board=Markup(draw(position)),  # noqa: S704 - the drawings escape what they insert
-        move=f"{_mover(here, sides)} {here.text}".strip(),
+        move=f"{_mover(here, sides)} {text(shown)}".strip(),
+        opening=len(opening),
         turn=_turn(record, decision, sides, shown == last),
         counts=counts(position),
         seats=tuple(zip(sides, names, strict=True)),
@@ -108,7 +117,7 @@ def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int
         value=None if decision is None or decision.value is None else round(decision.value, 2) + 0.0,  # no -0.00
         choices=choices,
         moves=tuple(
-            (number, _mover(ply, sides), ply.text or "beginning")
+            (number, _mover(ply, sides), text(number) or "beginning")
             for number, ply in enumerate(record.plies)
             if abs(number - shown) <= NEAR
         ),
@@ -127,6 +136,17 @@ def seat_names(config: GameConfig, result: WatchedGame | None, player: str, agai
     full = (None, None) if result is None else (result.player, result.against)
     names = name(player, full[0]), name(against, full[1])
     return tuple(names[other != seat] for other in range(config.players))
+
+
+def _opening(config: GameConfig, record: Record) -> list[int]:
+    """Return the numbers of the plies that began the game at random.
+
+    Forced moves are nobody's decisions either, so the opening ends at the first decision.
+    """
+    most = config.evaluation.openings(dealt=open_table(config, 0).spec.dealt)
+    until = min(record.decisions, default=0)
+    moves = [number for number, ply in enumerate(record.plies) if ply.mover != NOBODY and ply.played <= until]
+    return moves[:most]
 
 
 def _mover(ply: Ply, sides: tuple[str, ...]) -> str:

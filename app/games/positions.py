@@ -4,6 +4,7 @@ They follow from the history that ``Table.history`` returns. A spectator sees ev
 board count from the top, as the board is printed.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -183,7 +184,10 @@ class OpenSpielSpectator(Spectator):
             cells = self._cells(state)
             owners = tuple(_owner(board) for board in cells)
             return NinePosition(cells, owners, self._forced_board(state), _last(self._cells(before), cells))
-        return TextPosition(str(state))
+        text = str(state)
+        if self._name == "oh_hell":  # it prints -1 for a bid that is not made yet
+            text = re.sub(r"(?m)^Bids:.*", lambda bids: bids[0].replace("-1", "-"), text)
+        return TextPosition(text)
 
     def names(self, history: Sequence[int], actions: Sequence[int]) -> list[str]:
         """See ``Spectator.names``."""

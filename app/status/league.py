@@ -147,14 +147,32 @@ class LeagueView(Tabular):
             "met": chances(self.picks).get(agent.id, 0.0),
         }
 
-    def members(self) -> list[dict[str, Any]]:
-        """Return rows of the active members, baselines first. A rated champion that is no member has the last row."""
+    def agents(self) -> list[Agent]:
+        """Return the active members, baselines first. A rated champion that is no member comes last."""
         agents = list(self.league.active)
         champion = self.league.champion
         if champion is not None and champion not in self.league.agents and champion in self.rated:
             step, elo, stderr = self.rated[champion]
-            agents.append(Agent(id=champion, kind="checkpoint", step=step, elo=Elo(elo), elo_stderr=stderr))
-        return [self.row(agent) for agent in agents]
+            agents.append(
+                Agent(
+                    id=champion,
+                    kind="checkpoint",
+                    step=step,
+                    elo=Elo(elo),
+                    elo_stderr=stderr,
+                    parent=self._member_before(champion),
+                )
+            )
+        return agents
+
+    def _member_before(self, champion: str) -> str | None:
+        """Return the latest champion before this one that is a member."""
+        before = [one.model for one in self.config.lineage.champions if one.model != champion] if self.config else []
+        return next((model for model in reversed(before) if model in self.league.agents), None)
+
+    def members(self) -> list[dict[str, Any]]:
+        """Return rows of ``agents``."""
+        return [self.row(agent) for agent in self.agents()]
 
     def matrix(self, agents: Iterable[str]) -> list[list[float | None]]:
         """Return mean scores of agents (rows) against each other (columns). ``None`` for pairs without games."""

@@ -1,8 +1,10 @@
 """Fixtures of the integration tests."""
 
-from collections.abc import AsyncIterator
+import shutil
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import Flyball, invoke
@@ -22,3 +24,16 @@ async def stage() -> AsyncIterator[Stage]:
     await stage.configure()
     yield stage
     await stage.bus.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Launch chromium. Tests without it are skipped."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright for Python")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("needs chromium")
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield launched
+        launched.close()

@@ -1,27 +1,17 @@
 """The dashboard in a real browser: Debian's chromium, driven by Playwright."""
 
-import shutil
-import subprocess
-import sys
-import time
+import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browsing import PATIENCE_MS, PHONE, WIDE, broker_of, is_live, page_of, positions
 from dashboards import TOKEN, append, served
 from recorded_run import KEY, recording, write_journal
 
-from app.api.runs import is_listening, locate_run
 from app.events import Event, TrainingBlockedByQuality
 from app.journal import SqliteJournalReader, history
-from daemons.run_folder import bus_endpoint
-
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright for Python")
-CHROMIUM = shutil.which("chromium")
-if CHROMIUM is None:
-    pytest.skip("needs chromium", allow_module_level=True)
 
 EVENTS = recording().events
 AXE = (Path(__file__).parents[1] / "support" / "axe" / "axe.min.js").read_text(encoding="utf-8")
@@ -42,16 +32,6 @@ PATHS = (
     "/docs/ADR/guide/metrics.md",
     "/sign-in",
 )
-WIDE, PHONE = (1440, 900), (390, 844)
-PATIENCE_MS = 30_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")
@@ -59,29 +39,12 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Serve a recorded run; return the dashboard's URL."""
     folder = tmp_path_factory.mktemp("run")
     write_journal(folder / "journal.sqlite", EVENTS)
+    line = {"timestamp": "2026-01-31T12:00:01.123Z", "severity_text": "INFO", "body": "model promoted " * 9}
+    line |= {"attributes": {"daemon": "model_lifecycle", "node": "laptop", "event_id": EVENTS[7].id}}
+    (folder / "logs").mkdir()
+    (folder / "logs" / "model_lifecycle.jsonl").write_text(json.dumps(line))
     with served(folder, TOKEN) as url:
         yield url
-
-
-@contextmanager
-def page_of(browser: Any, url: str, size: tuple[int, int] = WIDE, scheme: str = "light") -> Iterator[Any]:
-    """Open a page that must write no error to its console. It must ask no other host for anything."""
-    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    wrong: list[str] = []
-    page.on("console", lambda one: wrong.append(one.text) if one.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda one: None if one.url.startswith(url) else wrong.append(one.url))
-    yield page
-    page.evaluate("window.stop()")
-    context.close()
-    assert wrong == []
-
-
-def is_live(page: Any) -> None:
-    """Wait until the page's stream is open."""
-    page.wait_for_selector("#connection[data-state=live]")
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")], ids=["wide", "phone"])
@@ -97,6 +60,28 @@ def test_every_page_is_sound_and_accessible(browser, recorded, size, scheme):
                 (path, one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")
             ]
             assert serious == []
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_tables_are_whole_and_labels_beside_their_fields(browser, recorded, size):
+    with page_of(browser, recorded, size) as page:
+        for path in (f"/configuration/{KEY}", "/events", "/logs"):
+            page.goto(recorded + path)
+            is_live(page)
+            assert page.query_selector(".scroll tbody tr"), path
+            hidden = page.eval_on_selector_all(
+                ".scroll:has(tbody tr)",
+                "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.ariaLabel)",
+            )
+            assert hidden == [], path
+            apart = page.eval_on_selector_all(
+                ".choice label",
+                """all => all.filter(label => {
+                  const [own, field] = [label, label.control].map(one => one.getBoundingClientRect());
+                  return field.top > own.bottom || field.bottom < own.top || field.left < own.right;
+                }).map(one => one.innerText)""",
+            )
+            assert apart == [], path
 
 
 def test_curve_is_drawn_and_follows_the_theme(browser, recorded):
@@ -121,12 +106,6 @@ def test_documents_lead_to_each_other(browser, recorded):
         assert page.eval_on_selector("#key-refused", "one => one.getBoundingClientRect().top") < WIDE[1]
         page.click("text=README.md >> nth=0")
         page.wait_for_url("**/docs/deploy/README.md#operate")
-
-
-def positions(page: Any) -> list[int]:
-    return [
-        int(one) for one in page.eval_on_selector_all("#events tbody tr", "rows => rows.map(r => r.dataset.position)")
-    ]
 
 
 def test_events_arrive_live_and_after_a_restart_once(browser, tmp_path):
@@ -211,28 +190,29 @@ def test_game_is_watched_by_keyboard(browser, recorded):
         page.wait_for_selector("#game-play[aria-pressed=false]")
 
 
+def test_navigation_keeps_the_chosen_configuration(browser, recorded):
+    with page_of(browser, recorded) as page:
+        page.goto(f"{recorded}/league/{KEY}")
+        other = page.eval_on_selector_all("#key option", "all => all.map(one => one.value)")[-1]
+        assert other != KEY
+        page.select_option("#key", other)
+        page.wait_for_url(f"**/league/{other}")
+        page.click("nav >> text=Training")
+        page.wait_for_url(f"**/training/{other}")
+        page.click("nav >> text=Overview")
+        page.click("nav >> text=Configuration")
+        page.wait_for_url(f"**/configuration/{other}")
+        page.click("nav >> text=Games")
+        assert page.input_value("#game-config") == other
+        page.wait_for_selector("#game-players option", state="attached")
+
+
 def recorded_blocks(folder: Path) -> list[Event[Any]]:
     reader = SqliteJournalReader(folder / "journal.sqlite")
     try:
         return list(history(reader, types=[TrainingBlockedByQuality], on_dead=lambda _: None))
     finally:
         reader.close()
-
-
-@contextmanager
-def broker_of(folder: Path) -> Iterator[None]:
-    """Run the broker of a run alone."""
-    place = locate_run(folder)
-    command = [sys.executable, "-m", "app.cli", "--run", str(folder), "daemon", "run", "broker"]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        while not is_listening(bus_endpoint(place.folder, place.load().deployment)):
-            assert process.poll() is None
-            time.sleep(0.2)
-        yield
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 def test_action_is_refused_without_the_token_and_done_with_it(browser, tmp_path):

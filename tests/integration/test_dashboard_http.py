@@ -27,6 +27,7 @@ from app.dashboard.feed import Feed
 from app.dashboard.server import serve
 from app.dashboard.stream import message
 from app.events import CurriculumRebalanced
+from app.journal import history
 from app.telemetry.logs import render
 
 EVENTS = recording().events
@@ -131,7 +132,9 @@ def test_pages_show_the_configuration_values_and_events(reader):
 
 def test_overview_shows_why_the_broker_gives_no_table(reader, monkeypatch):
     feed = reader.app.state.feed
-    broker = SimpleNamespace(look=feed.broker.look, status=feed.broker.status, trouble="The broker does not answer.")
+    broker = SimpleNamespace(
+        look=feed.broker.look, status=feed.broker.status, running=True, trouble="The broker does not answer."
+    )
     monkeypatch.setattr(feed, "broker", broker)
     assert "The broker does not answer." in reader.get("/overview/summary").text
 
@@ -377,6 +380,27 @@ def test_stream_is_reset_when_a_shorter_run_replaces_the_one(run, tmp_path):
         found = streamed(url, "/live?after=7", quiet_seconds=4.0)
         timer.join()
     assert [one.event for one in found] == ["news", "reset"]
+
+
+def test_head_is_never_behind_the_model(tmp_path, monkeypatch):
+    """Events that are recorded while the feed reads must not look like another run's journal, which resets pages."""
+    write_journal(tmp_path / "journal.sqlite", EVENTS[:8])
+
+    def history_of_a_busy_run(*args, **options):
+        append(tmp_path, EVENTS[8:12])
+        return history(*args, **options)
+
+    monkeypatch.setattr("app.dashboard.feed.history", history_of_a_busy_run)
+    feed = Feed(locate_run(tmp_path))
+    feed.read_part()
+    assert (feed.head, feed.model.position) == (12, 12)
+
+
+def test_stream_tells_a_page_that_the_run_has_ended(run):
+    with served(run) as url:
+        known = streamed(url, "/live?after=16&running=false", quiet_seconds=1.0)
+        outdated = streamed(url, "/live?after=16&running=true", quiet_seconds=1.0)
+    assert (known, [(one.event, one.data) for one in outdated]) == ([], [("run", "false\n")])
 
 
 @pytest.mark.parametrize("body", ["two\u2028lines\x85", "file a\udcff"])

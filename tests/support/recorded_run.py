@@ -1,6 +1,7 @@
 """A short run as recorded events. It trains two models, of which one is promoted and one is rejected."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -122,11 +123,15 @@ def recording() -> Recording:
 
 def write_journal(path: Path, events: Sequence[Event[Any]]) -> None:
     """Write events into a journal, one record each."""
-    journal = SqliteJournal(path)
-    for event in events:
-        frame = Frame.parse(frame_of([event.envelope], producer="broker@laptop", epoch=1, base=event.sequence - 1))
-        journal.append([seal(frame, first=event.sequence, recorded_us=event.recorded_us, source="broker@laptop")])
-    journal.close()
+    with closing(SqliteJournal(path)) as journal:
+        for event in events:
+            record(journal, event)
+
+
+def record(journal: SqliteJournal, event: Event[Any]) -> None:
+    """Append an event to a journal, as the broker does."""
+    frame = Frame.parse(frame_of([event.envelope], producer="broker@laptop", epoch=1, base=event.sequence - 1))
+    journal.append([seal(frame, first=event.sequence, recorded_us=event.recorded_us, source="broker@laptop")])
 
 
 def write_league(

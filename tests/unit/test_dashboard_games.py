@@ -5,7 +5,9 @@ import time
 from collections.abc import Iterator
 from html import unescape
 
+import numpy as np
 import pytest
+from board_games import SLOT
 from dashboards import dashboard_of
 from generated_run import write_generated
 from golden_runs import load
@@ -13,6 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import examples
 from starlette.testclient import TestClient
+
+from app.api.watching import Decision
+from app.config import GAMES
+from app.dashboard.watched import Record, view_of
+from app.games import open_table
+from app.games.positions import spectator_of
 
 KEY = "tic_tac_toe_2p"
 GAME = f"/games?config={KEY}&player=random&against=random&seat=0&seed=3"
@@ -79,6 +87,32 @@ def test_game_is_shown_at_its_end_and_at_each_ply(client, game):
     assert re.search(r"[XO] decides", text)
     assert text.count("<meter") == 5, "a decision has probabilities"
     assert "played" in text
+
+
+def test_moves_of_the_opening_are_marked_as_random(client, game):
+    """The opening is at the beginning: a forced move at the end of a game is nobody's decision, but not random."""
+    text = unescape(client.get(game).text)
+    opening = int(re.search(r"The opening is random, so that games differ: (\d+) moves?\.", text)[1])
+    last = int(re.search(r"Move (\d+) of \1\.", text)[1])
+    assert 0 < opening < last
+    decided = []
+    for ply in range(1, last + 1):
+        move = re.search(r"<strong>(.*?)</strong>", unescape(client.get(f"{game}&ply={ply}").text))[1]
+        decided.append(" decides</h2>" in client.get(f"{game}&ply={ply - 1}").text)
+        assert move.endswith(", at random") == (ply <= opening)
+    assert decided.index(True) == opening
+
+
+def test_no_move_is_random_where_cards_make_games_differ():
+    config = GAMES["oh_hell_3p"]
+    table = open_table(config, 1)
+    table.reset(SLOT, [1])
+    legal = np.flatnonzero(table.observe(SLOT)[1][0])
+    table.step(SLOT, legal[:1].astype(np.int32))
+    after = table.history(0)
+    decision = Decision(played=len(after), seat=1, action=0, value=None, top=())
+    record = Record(tuple(spectator_of(config).plies(after)), tuple(after), {len(after): decision}, None)
+    assert view_of(config, record, ("a", "b", "c"), None).opening == 0
 
 
 def test_page_works_without_scripts(client, game):

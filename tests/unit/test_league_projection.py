@@ -7,6 +7,7 @@ from leagues import league_of, model
 
 from app.config import AdmissionSettings
 from app.core import Elo
+from app.dashboard.pages.league import lineage_of
 from app.events import (
     AgentRating,
     CheckpointAdded,
@@ -109,6 +110,20 @@ def test_all_games_but_those_of_gates_count(record, purpose: str, games: int) ->
     for data in (added(10), games_of):
         view.take(record(data, KEY), run_settings())
     assert sum(pair.games for pair in view.pairs) == games
+
+
+def test_champion_that_is_no_member_is_drawn_with_its_parent(record) -> None:
+    view = LeagueView()
+    rated = evaluated(30, played(model(10), 100, 60), purpose="rating")
+    for data in (added(10), promoted(10), promoted(20), rated, promoted(30)):
+        view.take(record(data, KEY), run_settings())
+    *_, champion = view.agents()
+    assert (champion.id, champion.parent) == (model(30), model(10))
+    assert view.members()[-1]["parent"] == model(10)
+    drawing = lineage_of(view)
+    assert drawing is not None
+    points = {node.agent.id: node for node in drawing.nodes}
+    assert points[model(30)].parent == (points[model(10)].x, points[model(10)].y)
 
 
 def test_current_and_last_good_model_are_known() -> None:

@@ -145,6 +145,19 @@ def test_hearts_cards_add_up_in_each_position_of_a_match():
     assert sum(position.scores) in (26, 78)
 
 
+def test_oh_hell_shows_dashes_for_bids_that_are_not_made():
+    config = GAMES["oh_hell_3p"]
+    spectator, history = spectator_of(config), played(config, seed=1, most=2).history(0)
+    lines = []
+    for ply in spectator.plies(history):
+        position = spectator.position(history[: ply.played])
+        assert isinstance(position, TextPosition)
+        (bids,) = (line for line in position.text.split("\n") if line.startswith("Bids:"))
+        lines.append(bids.split()[1:])
+    assert [line.count("-") for line in lines] == [3, 2, 1]
+    assert all(bid == "-" or int(bid) >= 0 for line in lines for bid in line)
+
+
 def test_chance_and_own_games_are_told_in_texts():
     config = GAMES["maedn_4p"]
     history = played(config, 1, most=3).history(0)

@@ -46,7 +46,7 @@ class ShownField(NamedTuple):
         value: as text.
         unit: of the value; an empty string without one.
         owner: the controller that sets it; an empty string for signals.
-        until: when the value ends by itself, as text; an empty string if it does not.
+        until: when the value ends by itself, as text after "until"; an empty string if it does not or has ended.
         event: the event that set it; ``None``: the value is the initial one.
         parts: the value's parts as texts, if it has several.
     """
@@ -93,7 +93,7 @@ def _until(name: str, fields: Mapping[str, Field]) -> str:
     if name != "exploration_boost" or field.event is None or field.value == 1:
         return ""
     end = field.event.recordedtime + timedelta(seconds=fields["boost_lasts_seconds"].value)
-    return f"{show_time(end)}, if not lifted before" if end > SystemClock().now() else "over"
+    return f"{show_time(end)}, if not lifted before" if end > SystemClock().now() else ""
 
 
 def configuration(request: Request) -> Response:
@@ -129,7 +129,7 @@ def why(request: Request) -> Response:
     feed = feed_of(request)
     event = event_of(feed, request.query_params.get("id", ""))
     chain = causes_of(feed, event)
-    return render(request, "why.html", chain=chain, more=chain[-1].envelope.causationid is not None)
+    return render(request, "why.html", chain=chain, more=chain[-1].envelope.causationid)
 
 
 PAGE = Page(
@@ -141,4 +141,5 @@ PAGE = Page(
         Route("/configuration/{key}/state", state),
         Route("/why", why),
     ),
+    keyed=True,
 )

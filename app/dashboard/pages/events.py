@@ -90,6 +90,7 @@ def events(request: Request) -> Response:
     return render(
         request,
         "events.html",
+        key=chosen.config_key,
         chosen=chosen,
         shown=shown,
         keys=keys,
@@ -111,6 +112,7 @@ def event(request: Request) -> Response:
     return render(
         request,
         "event.html",
+        key=shown.subject,
         event=shown,
         attributes=attributes,
         data=data,

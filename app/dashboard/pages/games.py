@@ -48,8 +48,9 @@ class GameRequest:
 
     @classmethod
     def of(cls, request: Request, configs: list[str]) -> "GameRequest":
-        """Read the query; missing fields get defaults."""
-        usual = {"config": configs[0] if configs else "", "player": "current", "against": RANDOM}
+        """Read the query; missing fields get defaults. ``key`` is the configuration that another page showed."""
+        chosen = [key for key in configs if key == request.query_params.get("key")] or configs
+        usual = {"config": chosen[0] if chosen else "", "player": "current", "against": RANDOM}
         usual |= {"seat": "0", "seed": "0"}
         return cls(**{name: request.query_params.get(name, "").strip() or value for name, value in usual.items()})
 
@@ -106,8 +107,9 @@ async def games(request: Request) -> Response:
         lambda: render(
             request,
             "games.html",
-            configs=sorted({*configs, asked.config}),
+            configs=list(dict.fromkeys((*configs, asked.config))),
             asked=asked,
+            key=asked.config,
             problem=problem,
             **_shown(request, job, asked),
         )
@@ -210,4 +212,5 @@ PAGE = Page(
         Route("/games/stop", stop),
         Route("/games/players", players),
     ),
+    keyed=True,
 )

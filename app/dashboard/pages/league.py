@@ -53,7 +53,7 @@ def heat_map(view: LeagueView, members: list[dict[str, Any]]) -> list[list[Cell]
 
 def lineage_of(view: LeagueView) -> Lineage | None:
     """Return the drawing of the rated checkpoints and their parents. ``None`` before any checkpoint is rated."""
-    agents = {agent.id: agent for agent in view.league.active if agent.step is not None and agent.elo is not None}
+    agents = {agent.id: agent for agent in view.agents() if agent.step is not None and agent.elo is not None}
     for agent in list(agents.values()):  # add retired parents, because otherwise their children have no line to them
         parent = view.league.agents.get(agent.parent or "")
         if parent and parent.step is not None and parent.elo is not None:
@@ -117,4 +117,5 @@ PAGE = Page(
     "/league",
     "League",
     (Route("/league", to_config), Route("/league/{key}", league), Route("/league/{key}/tables", tables)),
+    keyed=True,
 )

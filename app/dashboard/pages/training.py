@@ -5,21 +5,23 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from app.dashboard.layout import Page, feed_of, render, to_config
+from app.play.gauntlet import MEMBER
 
 POINTS = 250
 """Most points of a curve."""
 
 
 def training(request: Request) -> Response:
-    """Show the page of one configuration."""
+    """Show the page of one configuration. The curves are in folders, in the order in which a run records them."""
     key = request.path_params["key"]
     with feed_of(request).reading() as model:
         keys = [config.key for config in feed_of(request).status().configs]
-        tags = sorted(model.curves[key].metrics) if key in model.curves else []
-    groups: dict[str, list[str]] = {}
+        tags = list(model.curves[key].metrics) if key in model.curves else []
+    groups: dict[str, list[tuple[str, str]]] = {}
     for tag in tags:
-        groups.setdefault(tag.partition("/")[0], []).append(tag)
-    return render(request, "training.html", key=key, keys=keys, groups=groups)
+        folder, _, name = tag.rpartition("/")
+        groups.setdefault(folder, []).append((name, tag))
+    return render(request, "training.html", key=key, keys=keys, groups=groups, member=MEMBER)
 
 
 def curves(request: Request) -> Response:
@@ -33,4 +35,5 @@ PAGE = Page(
     "/training",
     "Training",
     (Route("/training", to_config), Route("/training/{key}", training), Route("/curves/metrics/{key}", curves)),
+    keyed=True,
 )

@@ -37,10 +37,11 @@
     return found;
   }
 
-  // uPlot would give a single point years of room.
-  function span(plot, room) {
+  /** Return the range of the points and marks; uPlot would give a single point years of room. */
+  function span(plot, room, marks = []) {
     const x = plot.data[0];
-    const [low, high] = [x[0], x[x.length - 1]];
+    const times = marks.filter((mark) => mark.what in MARKS).map((mark) => mark.time); // a promotion follows its rating
+    const [low, high] = [Math.min(x[0], ...times), Math.max(x[x.length - 1], ...times)];
     return low === high ? [low - room, high + room] : [low, high];
   }
 
@@ -83,11 +84,11 @@
     const band = faded("--accent", 0.18);
     const options = {
       ...size(element),
-      padding: [8, 8, 0, 0],
+      padding: [8, 18, 0, 0],
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
       legend: { show: false },
-      scales: { x: { range: (plot) => span(plot, 60) }, y: { range: (_, low, high) => (low === null ? [0, 1] : [low - 12 - (high - low) * 0.12, high + 12]) } },
+      scales: { x: { range: (plot) => span(plot, 60, charts.get(element)?.data.marks) }, y: { range: (_, low, high) => (low === null ? [0, 1] : [low - 12 - (high - low) * 0.12, high + 12]) } },
       series: [{}, { stroke: "transparent", points: { show: false } }, { stroke: "transparent", points: { show: false } },
         { stroke: accent, width: 1.6, points: { show: found.x.length < 3, size: 5, fill: accent } }],
       bands: [{ series: [2, 1], fill: band }],
@@ -115,7 +116,23 @@
     }
   }
 
-  async function ratings(element) {
+  /**
+   * Return a function that runs `work` for an element, once at a time. A call in the meantime leads to another run
+   * after this one, because otherwise the second of two loads would draw beside the first.
+   */
+  function oneAtATime(work) {
+    const again = new Map(); // element at work -> whether it was asked for meanwhile
+    return async (element) => {
+      if (again.has(element)) { again.set(element, true); return; }
+      do {
+        again.set(element, false);
+        await work(element).catch((error) => { again.delete(element); throw error; });
+      } while (again.get(element));
+      again.delete(element);
+    };
+  }
+
+  const ratings = oneAtATime(async (element) => {
     const known = charts.get(element);
     const have = known ? `?have=${encodeURIComponent(known.data.tag)}` : "";
     const found = await load(`/curves/ratings/${encodeURIComponent(element.dataset.ratings)}${have}`);
@@ -131,7 +148,7 @@
       charts.get(element).plot = ratingPlot(element, found);
     }
     charts.get(element).draw = ratingPlot;
-  }
+  });
 
   // Metrics of training -------------------------------------------------------------------------------------------
   let metrics = null;
@@ -142,22 +159,40 @@
     return values.map((value) => { sum = sum * weight + value; norm = norm * weight + 1; return sum / norm; });
   }
 
-  function metricData(found) {
+  function metricData(found, scattered) {
     const weight = Number(document.getElementById("smoothing")?.value ?? 0);
-    return weight ? [found.x, found.y, smoothed(found.y, weight)] : [found.x, found.y, found.y];
+    return [found.x, found.y, smoothed(found.y, scattered ? 0 : weight)];
   }
+
+  /** Return the range of values, below 0 only with negative ones; uPlot would show a constant 0 on an axis up to 100. */
+  function room(low, high) {
+    const around = (high - low) * 0.1 || Math.abs(low) * 0.1 || 1;
+    return low === null ? [0, 1] : [low < 0 ? low - around : Math.max(0, low - around), high + around];
+  }
+
+  /** Return the texts of ticks, with as many digits as tell neighbours apart. */
+  function tickTexts(ticks, step) {
+    const exponent = Math.floor(Math.log10(step));
+    const digits = Math.max(...ticks.map((one) => one && Math.floor(Math.log10(Math.abs(one) * (1 + 1e-9))))) - exponent + 1;
+    const extra = Number.isInteger(Number((step / 10 ** exponent).toPrecision(6))) ? 0 : 1; // uPlot's steps are 1, 2, 2.5 and 5
+    const format = { notation: "compact", maximumSignificantDigits: Math.min(21, Math.max(1, digits + extra)) };
+    return ticks.map((one) => Number(one.toPrecision(12)).toLocaleString("en", format));
+  }
+  const WHOLE = [1, 2, 5].flatMap((one) => [...Array(12).keys()].map((power) => one * 10 ** power)).sort((a, b) => a - b);
 
   function metricPlot(element, found) {
     const accent = colour("--accent");
+    const scattered = "scattered" in element.dataset; // the points are of different players: a line would join nothing
+    const shownPoints = { show: scattered || found.x.length < 3, size: 5, fill: accent };
     return new uPlot({
       ...size(element),
       padding: [6, 8, 0, 0],
       cursor: { y: false, points: { size: 5 }, drag: { x: false, y: false } },
       legend: { show: false },
-      scales: { x: { time: false, range: (plot) => span(plot, 1) } },
-      series: [{}, { stroke: faded("--accent", 0.3), width: 1, points: { show: false } },
-        { stroke: accent, width: 1.5, points: { show: found.x.length < 3, size: 5, fill: accent } }],
-      axes: [axis({ size: 24, space: 60 }), axis({ size: 50, space: 26, values: (_, ticks) => ticks.map((one) => Number(one.toPrecision(3)).toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 })) })],
+      scales: { x: { time: false, range: (plot) => span(plot, 1) }, y: { range: (_, low, high) => room(low, high) } },
+      series: [{}, { stroke: faded("--accent", 0.3), width: 1, points: { show: false }, show: !scattered },
+        { stroke: accent, width: 1.5, points: shownPoints, ...(scattered ? { paths: () => null } : {}) }],
+      axes: [axis({ size: 24, space: 60, incrs: WHOLE }), axis({ size: 50, space: 26, values: (_, ticks, __, ___, step) => tickTexts(ticks, step) })],
       hooks: {
         setCursor: [(plot) => {
           const at = plot.cursor.idx;
@@ -167,7 +202,7 @@
           output.textContent = now && index !== null && now.x.length ? `${Number(now.y[index].toPrecision(4))} at ${now.x[index]}` : "";
         }],
       },
-    }, metricData(found), element);
+    }, metricData(found, scattered), element);
   }
 
   function metric(element) {
@@ -176,7 +211,7 @@
     const known = charts.get(element);
     if (known?.plot && known.data.x.length >= 3) {
       known.data = found;
-      known.plot.setData(metricData(found));
+      known.plot.setData(metricData(found, "scattered" in element.dataset));
     } else {
       known?.plot?.destroy();
       charts.set(element, { data: found, draw: metricPlot });
@@ -195,12 +230,12 @@
     }
   }, { rootMargin: "200px" });
 
-  async function loadMetrics(root) {
+  const loadMetrics = oneAtATime(async (root) => {
     const found = await load(`/curves/metrics/${encodeURIComponent(root.dataset.metrics)}`);
     if (!found) return;
     metrics = found;
     for (const element of visible) if (element.dataset.tag) metric(element);
-  }
+  });
 
   function redraw() {
     for (const [element, known] of charts) {

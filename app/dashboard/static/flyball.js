@@ -8,10 +8,13 @@
   let source = null;
   let waiting = 0;
 
-  function say(state, text) {
-    if (connection.dataset.state === state) return;
+  // The dot: the stream's state, and whether the run is running -----------------------------------------------------
+  const STATES = { connecting: "connecting", live: "live", lost: "reconnecting", paused: "paused" };
+  function say(state, running = connection.dataset.running) {
+    if (connection.dataset.state === state && connection.dataset.running === running) return;
     connection.dataset.state = state;
-    connection.querySelector(".text").textContent = text;
+    connection.dataset.running = running;
+    connection.querySelector(".text").textContent = state === "live" && running === "false" ? "not running" : STATES[state];
   }
 
   // Parts ---------------------------------------------------------------------------------------------------------
@@ -57,10 +60,11 @@
   function open() {
     const query = new URLSearchParams(table ? `${table.dataset.events}&rows=1` : "");
     query.set("after", position);
+    query.set("running", connection.dataset.running);
     source = new EventSource(`/live?${query}`);
-    source.onopen = () => { waiting = 0; say("live", "live"); };
+    source.onopen = () => { waiting = 0; say("live"); };
     source.onerror = () => {
-      say("lost", "reconnecting");
+      say("lost");
       if (source.readyState === EventSource.CLOSED) { // the server answered with an error: the browser gives up, we do not
         close();
         setTimeout(() => { if (!document.hidden && !source) open(); }, Math.min(10000, 1000 * 2 ** waiting++));
@@ -76,6 +80,7 @@
       position = Number(message.lastEventId);
       addRows(message.data);
     });
+    source.addEventListener("run", (message) => say(connection.dataset.state, message.data));
     source.addEventListener("reset", () => location.reload());
   }
 
@@ -86,25 +91,64 @@
 
   // A hidden page holds no connection: browsers allow only six to a server.
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) { close(); say("paused", "paused"); } else if (!source) open();
+    if (document.hidden) { close(); say("paused"); } else if (!source) open();
   });
   window.addEventListener("pagehide", close);
   window.addEventListener("pageshow", (event) => { if (event.persisted && !source) open(); });
 
   // Rows of events ------------------------------------------------------------------------------------------------
   const MOST_ROWS = 500;
+  let rows = []; // waiting until the reader is at the top of the page, because rows on top would push away what is read
   function addRows(html) {
-    const body = table.tBodies[0];
     const found = document.createElement("template");
     found.innerHTML = html;
+    rows = [...rows, ...found.content.querySelectorAll("tr")].slice(-MOST_ROWS);
+    if (scrollY > 0) hold(rows.length < MOST_ROWS ? `${rows.length} new events` : `more than ${MOST_ROWS} new events`);
+    else showRows();
+  }
+
+  function showRows() {
+    const body = table?.tBodies[0];
+    if (!body || !rows.length) return;
     document.getElementById("empty")?.remove();
-    for (const row of [...found.content.querySelectorAll("tr")]) {
+    for (const row of rows) {
       row.classList.add("new");
       body.prepend(row);
       htmx.process(row);
     }
+    rows = [];
     while (body.rows.length > MOST_ROWS) body.lastElementChild.remove();
   }
+
+  // What is read stays where it is ----------------------------------------------------------------------------------
+  const held = document.getElementById("held");
+  function hold(text) {
+    held.textContent = `↑ ${text}`;
+    held.hidden = false;
+  }
+  held.addEventListener("click", () => scrollTo({ top: 0 }));
+  addEventListener("scroll", () => {
+    if (scrollY > 0) return;
+    held.hidden = true;
+    showRows();
+  }, { passive: true });
+  document.body.addEventListener("htmx:beforeRequest", (event) => {
+    if (scrollY <= 0 || !("hold" in event.detail.elt.dataset)) return;
+    event.preventDefault();
+    hold(event.detail.elt.dataset.hold);
+  });
+
+  const kept = new WeakMap(); // part -> what its next content does not know: opened details, and scrolled tables
+  document.body.addEventListener("htmx:beforeSwap", ({ detail: { target } }) => kept.set(target, {
+    open: [...target.querySelectorAll("details[open][id]")].map((one) => one.id),
+    scrolled: [...target.querySelectorAll(".scroll")].map((one) => [one.getAttribute("aria-label"), one.scrollLeft]),
+  }));
+  document.body.addEventListener("htmx:afterSwap", ({ detail: { target } }) => {
+    const { open, scrolled } = kept.get(target) ?? { open: [], scrolled: [] };
+    for (const one of target.querySelectorAll("details[id]")) if (open.includes(one.id)) one.open = true;
+    const lefts = new Map(scrolled);
+    for (const one of target.querySelectorAll(".scroll")) one.scrollLeft = lefts.get(one.getAttribute("aria-label")) ?? 0;
+  });
 
   // Controls ------------------------------------------------------------------------------------------------------
   document.addEventListener("change", (event) => {
@@ -121,20 +165,36 @@
     const field = document.querySelector("input[type=search]");
     if (field) { event.preventDefault(); field.focus(); field.select(); }
   });
-  document.body.addEventListener("htmx:afterRequest", (event) => {
-    const dialog = document.getElementById(event.detail.elt.dataset.dialog ?? "");
-    if (dialog && event.detail.successful && !dialog.open) dialog.showModal();
+  document.body.addEventListener("htmx:afterRequest", ({ detail: { elt, target, successful } }) => {
+    const dialog = target.closest("dialog");
+    if (!dialog) return;
+    if (!successful) { location.assign(elt.href); return; } // the page says why
+    if (!dialog.open) dialog.showModal();
+    target.scrollTop = 0;
   });
 
   document.body.addEventListener("htmx:afterSwap", (event) => watch(event.detail.elt));
   document.body.addEventListener("htmx:afterSettle", (event) => {
     if (event.detail.elt.id !== "content") return; // only another filter, or another event, replaces the content
+    remember();
+    rows = [];
+    held.hidden = true;
     table = document.querySelector("[data-events]");
     if (table) position = Number(table.dataset.after);
     watch(event.detail.elt);
     close();
     open();
   });
+
+  // Pages about one configuration go on with the one that this tab showed last.
+  function remember() {
+    const key = document.getElementById("content").dataset.key || sessionStorage.getItem("config");
+    if (!key) return;
+    sessionStorage.setItem("config", key);
+    for (const link of document.querySelectorAll("nav a[data-keyed]")) link.search = new URLSearchParams({ key });
+  }
+  window.addEventListener("pageshow", remember);
+
   watch(document);
   if (!document.hidden) open();
 })();
