@@ -70,7 +70,7 @@ class StallSettings(OrderedSettings):
     )
     window_hours: Hours = Field(6.0, description="longest window over which the slope of ratings is measured")
     window_ratings: int = Field(
-        10, ge=0, description="ratings that a shorter window spans; 0: windows are always window_hours"
+        20, ge=0, description="ratings that a shorter window spans; 0: windows are always window_hours"
     )
     shortest_window_seconds: Seconds = Field(60.0, description="shortest window, however fast ratings come")
     confidence: Factor = Field(2.576, description="standard errors from slope to bound; 2.576: 99.5% one-sided")

@@ -135,10 +135,10 @@ def test_a_change_that_is_too_small_is_no_decision():
 
 
 def test_cooldown_shrinks_with_the_stall_window():
-    """Ratings a minute apart: 10 of them are a window of 10 minutes instead of 6 hours, and 10 minutes become 17 s."""
+    """Ratings a minute apart: 20 of them are a window of 20 minutes instead of 6 hours, and 10 minutes become 33 s."""
     two = Two()
     two.run(9, first=0.0, second=100.0)
-    assert two.driven.state(KEY).time_scale == pytest.approx(1 / 36)
+    assert two.driven.state(KEY).time_scale == pytest.approx(1 / 18)
     assert two.changes
 
 

@@ -62,11 +62,11 @@ def test_text_names_value_threshold_effect_and_setting(shown, text):
 
 
 def test_stall_watches_the_greatest_likely_gain_in_a_window():
-    """Ratings a minute apart, so that a window has ten minutes. 60 Elo in it are too many for a stall."""
+    """Ratings a minute apart, so that a window has twenty minutes. 60 Elo in it are too many for a stall."""
     loop = Driven(FeedbackLoopController, run_settings(stall={"check_seconds": 600}))
-    for minute in range(20):
-        loop.feed(rated(6.0 * minute, stderr=2.0), at=60 * minute)
-    gain = watched(loop)["greatest likely gain in a window of 10 min", "exploration x 1.5"]
+    for minute in range(30):
+        loop.feed(rated(3.0 * minute, stderr=2.0), at=60 * minute)
+    gain = watched(loop)["greatest likely gain in a window of 20 min", "exploration x 1.5"]
     assert gain.value == pytest.approx(60, abs=15)
     assert gain.value >= 60, "an upper bound"
     assert gain.threshold == pytest.approx(30)
