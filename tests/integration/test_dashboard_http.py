@@ -117,7 +117,7 @@ def test_pages_show_the_configuration_values_and_events(reader):
     assert "-12</strong>" in text  # the latest rating, -12.5 Elo
     assert "PROMOTION_REJECTED" in text
     text = reader.get(f"/configuration/{KEY}").text
-    row = re.search(r"<th scope=\"row\">current_model.*?</tr>", text, re.DOTALL)
+    row = re.search(r"<th scope=\"row\">current_<wbr>model.*?</tr>", text, re.DOTALL)
     assert row
     assert PROMOTED.id in row[0]
     why = reader.get(f"/why?id={PROMOTED.id}").text
