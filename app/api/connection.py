@@ -35,6 +35,8 @@ from app.status.status import Status
 from daemons.clock import SystemClock, boot_id
 
 if TYPE_CHECKING:
+    from app.replay.controller_reports import ControllerReport
+    from app.replay.run_report import RunReport
     from app.status.league import LeagueView
 
 T = TypeVar("T")
@@ -199,6 +201,14 @@ class AsyncConnection:
     async def league(self, config_key: str) -> "LeagueView":
         """Return a configuration's league. See ``RunReader.league``."""
         return await asyncio.to_thread(self._reader.league, config_key)
+
+    async def controllers(self, config_key: str | None = None) -> "tuple[ControllerReport, ...]":
+        """Return what each controller watches, owns and decided. See ``RunReader.controllers``."""
+        return await asyncio.to_thread(self._reader.controllers, config_key)
+
+    async def report(self, since: str | int | None = None) -> "RunReport":
+        """Return what the run trained and decided. See ``RunReader.report``."""
+        return await asyncio.to_thread(self._reader.report, since)
 
     async def status(self) -> Status:
         """Return the status of configurations and daemons that ``flyball status`` shows.

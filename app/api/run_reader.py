@@ -13,6 +13,8 @@ from app.events import Event, Payload
 from app.status.state import feedback_state
 
 if TYPE_CHECKING:
+    from app.replay.controller_reports import ControllerReport
+    from app.replay.run_report import RunReport
     from app.status.league import LeagueView
 
 P = TypeVar("P", bound=Payload)
@@ -97,6 +99,34 @@ class RunReader:
         from app.api.leagues import league_views  # loads OpenSpiel
 
         return league_views(self._location, config_key, warn)[config_key]
+
+    def controllers(self, config_key: str | None = None) -> "tuple[ControllerReport, ...]":
+        """Return what each controller watches, owns and decided, as `flyball controllers` shows it.
+
+        Args:
+            config_key: only rules and decisions about this configuration, and decisions about the whole run.
+
+        Raises ``UnknownConfig``, or ``BadSettings`` if a user-defined controller cannot be imported.
+        """
+        from app.replay.controller_reports import read_reports  # imports all controllers
+
+        with open_run(self._location) as reader:
+            check_config(reader, config_key)
+            return read_reports(reader, complaint(warn)).reports(None if config_key is None else (config_key,))
+
+    def report(self, since: str | int | None = None) -> "RunReport":
+        """Return what the run trained and decided, as `flyball report` shows it.
+
+        Args:
+            since: a position, a time (ISO 8601) or an age such as "10m"; the beginning by default.
+
+        Raises ``BadUsage``, or ``BadSettings`` if a user-defined controller cannot be imported.
+        """
+        from app.replay.run_report import read_report  # imports all controllers
+
+        with open_run(self._location) as reader:
+            after = 0 if since is None else before_since(reader, str(since))
+            return read_report(reader, complaint(warn), after=after)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} to the run in {self._location.folder.path}>"

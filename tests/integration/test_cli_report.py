@@ -6,6 +6,8 @@ import pytest
 from commands import invoke, succeeded, told
 from generated_run import generated, write_generated
 
+import flyball
+
 EVENTS = tuple(generated(1500, seed=2))
 PROMOTED = sum(event.data.event_name == "MODEL_PROMOTED" for event in EVENTS)
 
@@ -43,3 +45,15 @@ def test_page_is_one_file_that_loads_nothing(run: Path, tmp_path: Path) -> None:
 
 def test_run_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     assert invoke("report", run=tmp_path).exit_code != 0
+
+
+async def test_api_gives_what_the_commands_show(run: Path) -> None:
+    with flyball.connect(run) as files:
+        report = files.report()
+        controllers = {controller.name: controller for controller in files.controllers("tic_tac_toe_2p")}
+    assert report.to_builtins() == told(invoke("report", "--json", run=run))
+    assert controllers["ModelLifecycleCoordinator"].knobs == ("promotion", "rollback")
+    async with flyball.connect_async(run) as files:
+        later = await files.report(since=1001)
+        assert later.to_builtins() == told(invoke("report", "--json", "--since", "1001", run=run))
+        assert [controller.name for controller in await files.controllers()] == list(controllers)

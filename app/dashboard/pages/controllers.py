@@ -38,4 +38,5 @@ PAGE = Page(
         Route("/controllers/{key}", controllers),
         Route("/controllers/{key}/reports", reports),
     ),
+    keyed=True,
 )
