@@ -13,7 +13,7 @@ from app.cli.options import json_option, run_options
 from app.cli.output import complain, echo, show, write_json
 from app.controllers.controller import Watched
 from app.replay.controller_reports import ControllerReport, Decision, read_reports
-from app.status.summary import event_text, show_clock
+from app.status.summary import event_text, one_line, show_clock
 from app.status.watched import bar, watched_text
 
 BAR_WIDTH = 10
@@ -52,6 +52,8 @@ def _lines(report: ControllerReport, count: int, *, every_rule: bool) -> Iterato
     acted = ", ".join(f"{name} {number}" for name, number in sorted(report.counts.items())) or "nothing yet"
     yield _indented(Text(f"knobs: {knobs}"))
     yield _indented(Text(f"emitted: {acted}"))
+    if report.trouble:
+        yield _indented(Text(one_line(report.trouble)))
     watched = [(key, rule) for key, rules in report.watched.items() for rule in rules]
     if not every_rule:
         watched = sorted(watched, key=lambda pair: pair[1].progress or 0.0)[-1:]
@@ -80,6 +82,7 @@ def report_json(report: ControllerReport, count: int) -> dict[str, Any]:
         "does": report.does,
         "knobs": list(report.knobs),
         "emitted": dict(report.counts),
+        "trouble": report.trouble,
         "watched": {key: [_watched_json(rule) for rule in rules] for key, rules in report.watched.items()},
         "decisions": [
             {

@@ -51,6 +51,7 @@ class ControllerReport(NamedTuple):
         does: the first line of its documentation.
         knobs: that it owns.
         watched: what its rules compare now, by configuration.
+        trouble: why that cannot be shown; empty if it can.
         counts: the number of its recorded events, by event name; requests included.
         decisions: the latest decisions and observations, the latest first. Requests are left out.
     """
@@ -59,6 +60,7 @@ class ControllerReport(NamedTuple):
     does: str
     knobs: tuple[Knob, ...]
     watched: Mapping[str, Sequence[Watched]]
+    trouble: str
     counts: Mapping[str, int]
     decisions: tuple[Decision, ...]
 
@@ -81,7 +83,6 @@ class ControllerReports:
         )
         self._counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._decisions: defaultdict[tuple[str, str], deque[Decision]] = defaultdict(lambda: deque(maxlen=LISTED))
-        self._awaiting: defaultdict[str, list[Decision]] = defaultdict(list)
 
     def take(self, event: Event[Any]) -> str:
         """Fold the next event; return who emitted it, see ``emitter_of``. Types not in ``reads`` change nothing."""
@@ -93,8 +94,9 @@ class ControllerReports:
             by = emitter_of(event, self._fold.settings)
             self._record(by, event)
         if isinstance(event.data, EvaluationCompleted) and event.data.purpose == "rating":
-            for decision in self._awaiting.pop(event.subject, ()):
-                decision.elo_after = event.data.elo
+            for name in {reducer.name for reducer in self._fold.reducers}:
+                for decision in self._decisions.get((name, event.subject), ()):
+                    decision.elo_after = event.data.elo if decision.elo_after is None else decision.elo_after
         return by
 
     def _record(self, by: str, event: Event[Any]) -> None:
@@ -102,10 +104,7 @@ class ControllerReports:
         if event.data.kind is Kind.REQUEST or type(event.data) in UNLISTED:
             return
         before = state_of(self._fold.states, event.subject).elo_current if event.subject else None
-        decision = Decision(event, before)
-        self._decisions[by, event.subject].append(decision)
-        if event.subject:
-            self._awaiting[event.subject].append(decision)
+        self._decisions[by, event.subject].append(Decision(event, before))
 
     @property
     def settings(self) -> RunSettings | None:
@@ -135,11 +134,17 @@ class ControllerReports:
         about = (*keys, "")
         decisions = [decision for key in about for decision in self._decisions.get((name, key), ())]
         decisions.sort(key=lambda decision: decision.event.sequence, reverse=True)
+        watched, trouble = dict[str, Sequence[Watched]](), ""
+        try:
+            watched = {key: tuple(controller.watches(rows, states, key)) for key in keys}
+        except Exception as error:  # noqa: BLE001 - of a user-defined controller; the other reports must not suffer
+            trouble = f"What it watches cannot be shown. {type(error).__name__}: {error}"
         return ControllerReport(
             name=name,
             does=(type(controller).__doc__ or "").partition("\n")[0].replace("``", ""),
             knobs=knobs_owned(controller, settings),
-            watched={key: controller.watches(rows, states, key) for key in keys},
+            watched=watched,
+            trouble=trouble,
             counts=sum((self._counts.get((name, key), Counter()) for key in about), Counter[str]()),
             decisions=tuple(decisions[:LISTED]),
         )

@@ -45,6 +45,11 @@ class Raising(Sets):
         raise ZeroDivisionError("no such rate")
 
 
+class WatchesWrongly(Sets):
+    def watches(self, rows, states, key):
+        raise ZeroDivisionError("no such value")
+
+
 class Writing(Sets):
     def done(self, rows, row, event, state):
         rows[event.subject] = row

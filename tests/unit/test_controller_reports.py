@@ -90,6 +90,18 @@ def test_users_controller_is_reported_with_the_knobs_it_took(folded):
     assert after["mine"] == ("learning_rate",)
 
 
+def test_controller_that_cannot_show_what_it_watches_hides_no_other():
+    settings = own("own_rules:WatchesWrongly")
+    reports = ControllerReports((settings,))
+    for event in generated(200, seed=1, settings=settings):
+        reports.take(event)
+    found = {report.name: report for report in reports.reports()}
+    assert "ZeroDivisionError: no such value" in found["mine"].trouble
+    assert found["mine"].watched == {}
+    assert [report.name for report in found.values() if report.trouble] == ["mine"]
+    assert found["TrainingTrigger"].watched[KEY]
+
+
 def test_controller_that_cannot_be_loaded_is_an_error():
     with pytest.raises(BadSettings, match="mine"):
         ControllerReports((own("no_such_module:Controller"),))
