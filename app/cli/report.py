@@ -80,3 +80,5 @@ def _lines(made: RunReport) -> Iterator[str]:
         yield f"{by}: {', '.join(f'{name} {number}' for name, number in counts.items())}"
     for matter in made.attention:
         yield f"Look at {matter}"
+    if not made.attention:
+        yield "No configuration waits for an operator. Troubles of machines and daemons: flyball doctor"

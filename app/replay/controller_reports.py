@@ -1,4 +1,4 @@
-"""What each controller watches, which knobs it owns, what it decided, and what followed. Pure.
+"""Reports of controllers: watched values, knobs, decisions, and the ratings that followed. Pure.
 
 All controllers are folded, because what a rule watches is partly in its own rows: evidence, rows, scores.
 """

@@ -33,12 +33,13 @@ from app.status.status import READS, Board, Status
 
 
 class ConfigReport(Row, frozen=True):
-    """What happened to a configuration in the time of the report.
+    """Counts and ratings of a configuration in the time of the report.
 
     Attributes:
         elo_before: its rating at the beginning, otherwise its first one; ``None`` without any.
         elo, elo_stderr: its latest rating.
-        promotions, rejections: verdicts on candidates, operators' included; the initial model's counts, too.
+        trainings: completed ones; the initial model's counts nowhere.
+        promotions, rejections: verdicts on candidates, operators' included.
         boosts: number of times that exploration was raised.
         weight_before, weight: its curriculum weight at the beginning and at the end.
         worker_time: seconds of workers spent on it.
@@ -129,10 +130,10 @@ class RunReports:
         self._events += 1
         self._first, self._last = self._first or event.recordedtime, event.recordedtime
         match event.data:
-            case TrainingCompleted():
-                counts["trainings"] += 1
-            case ModelPromoted():
-                counts["promotions"] += 1
+            case TrainingCompleted(parent=parent):
+                counts["trainings"] += parent is not None
+            case ModelPromoted(previous=previous):
+                counts["promotions"] += previous is not None
             case PromotionRejected():
                 counts["rejections"] += 1
             case ModelRolledBack():

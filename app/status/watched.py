@@ -1,4 +1,4 @@
-"""What a controller's rule watches, in a line of text."""
+"""Lines of text about the values that controllers' rules watch."""
 
 from app.controllers.controller import Watched
 from app.status.summary import UNKNOWN

@@ -43,7 +43,7 @@ def test_counts_are_those_of_the_journal(folded):
     assert recorded["MODEL_PROMOTED"] > 10
 
 
-def test_decisions_are_the_latest_and_about_the_asked_configuration(folded):
+def test_decisions_are_the_latest_of_the_asked_configuration(folded):
     (report,) = (one for one in folded.reports((KEY,)) if one.name == "ModelLifecycleCoordinator")
     judged = [event for event in EVENTS if event.subject == KEY and event.data.event_name in ONLY[report.name]]
     assert [decision.event.id for decision in report.decisions] == [event.id for event in reversed(judged)][:LISTED]
@@ -90,7 +90,7 @@ def test_users_controller_is_reported_with_the_knobs_it_took(folded):
     assert after["mine"] == ("learning_rate",)
 
 
-def test_controller_that_cannot_show_what_it_watches_hides_no_other():
+def test_controller_that_cannot_show_rules_hides_no_other():
     settings = own("own_rules:WatchesWrongly")
     reports = ControllerReports((settings,))
     for event in generated(200, seed=1, settings=settings):

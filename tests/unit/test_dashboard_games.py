@@ -207,7 +207,7 @@ def test_what_if_lists_the_decisions_that_differ(client):
     page = client.get("/what-if?set=feedback.stall.boost=2.0")
     assert "to=" in str(page.url)  # the position up to which the journal is compared
     text = finished(client, f"/what-if/part?job={job_of(page.text)}")
-    assert all(part in text for part in ("conclusions differ", "multiplier 1.5"))
+    assert all(part in text for part in ("conclusions differ", "temperature x 1.5"))
     assert re.search(r"changed</span>: \d+ EXPLORATION_BOOST", text)
     (first, *_) = re.findall(r'href="/event\?id=([^"]+)"', text)
     assert client.get(f"/event?id={first}").status_code == 200

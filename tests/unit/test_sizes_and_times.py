@@ -43,7 +43,7 @@ def test_time_says_that_it_is_utc(zone: timezone) -> None:
 
 
 def test_escape_sequences_do_not_reach_the_terminal():
-    assert summarise(TrainingUnblocked(reason="a\x1b[2Jb\x9b2Jc\r\n\x00d")) == "reason a [2Jb 2Jc d"
+    assert summarise(TrainingUnblocked(reason="a\x1b[2Jb\x9b2Jc\r\n\x00d")) == "training again because a [2Jb 2Jc d"
     assert on_one_line("100%\x1b[0m\rfailed.") == "100% [0m failed"
 
 

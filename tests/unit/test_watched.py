@@ -1,4 +1,4 @@
-"""What controllers' rules watch: values, thresholds, and how near a rule is to acting."""
+"""Values that controllers' rules watch, their thresholds, and how near a rule is to acting."""
 
 import pytest
 from driving import KEY, NEED, NEW, OLD, Driven, gated, match, promoted, rated, run_settings, scored, trained
