@@ -1,6 +1,7 @@
 """Reports of controllers: watched values, knobs, decisions, and the ratings that followed. Pure.
 
-All controllers are folded, because what a rule watches is partly in its own rows: evidence, rows, scores.
+Controllers that watch something are folded, because what a rule watches is partly in its own rows. The others are not,
+because the scheduler's fold alone would take as long as all the rest.
 """
 
 from collections import Counter, defaultdict, deque
@@ -11,14 +12,14 @@ from typing import Any, NamedTuple
 from app.config import KNOBS, Knob, RunSettings
 from app.controllers.controller import Controller, Watched
 from app.controllers.emitters import OWNERS, emitter_of
-from app.controllers.fold import Fold, own_name
+from app.controllers.fold import Fold, is_named, own_name
 from app.controllers.state import States, state_of
 from app.core import Elo
 from app.events import EvaluationCompleted, Event, Kind, OpponentSampled, Payload, RunConfigured
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, history
 from app.journal.history import voided_events
-from app.replay.replaying import all_settings, controllers
+from app.replay.replaying import all_settings
 from daemons.registry import daemons_of
 
 LISTED = 20
@@ -75,9 +76,10 @@ class ControllerReports:
 
     def __init__(self, past: Sequence[RunSettings] = (), voided: Collection[int] = ()) -> None:
         daemons = daemons_of(*past)
-        self._fold = Fold(controllers(daemons), voided=voided)
-        hosted = [controller for spec in daemons.values() for controller in spec.controllers]
-        self._emitted = frozenset[type[Payload]]().union(*(controller.emits for controller in hosted))
+        hosted = [kind for spec in daemons.values() for kind in spec.controllers if issubclass(kind, Controller)]
+        self._hosted = tuple(hosted)
+        self._fold = Fold([kind for kind in hosted if kind.watches is not Controller.watches], voided=voided)
+        self._emitted = frozenset[type[Payload]]().union(*(kind.emits for kind in hosted))
         self.reads: frozenset[type[Payload]] = self._emitted.union(
             {RunConfigured}, *(controller.reads for controller in hosted)
         )
@@ -94,8 +96,8 @@ class ControllerReports:
             by = emitter_of(event, self._fold.settings)
             self._record(by, event)
         if isinstance(event.data, EvaluationCompleted) and event.data.purpose == "rating":
-            for name in {reducer.name for reducer in self._fold.reducers}:
-                for decision in self._decisions.get((name, event.subject), ()):
+            for controller in self._hosted:
+                for decision in self._decisions.get((controller.name, event.subject), ()):
                     decision.elo_after = event.data.elo if decision.elo_after is None else decision.elo_after
         return by
 
@@ -126,23 +128,30 @@ class ControllerReports:
             return ()
         shown = tuple(config.key for config in settings.configs if keys is None or config.key in keys)
         return tuple(
-            self._report(reducer, settings, shown) for reducer in self._fold.reducers if isinstance(reducer, Controller)
+            self._report(kind, settings, shown)
+            for kind in self._hosted
+            if own_name(kind) is None or is_named(kind, settings)
         )
 
-    def _report(self, controller: Controller, settings: RunSettings, keys: Sequence[str]) -> ControllerReport:
-        name, rows, states = controller.name, self._fold.rows(controller.name), self._fold.states
+    def _report(self, kind: type[Controller], settings: RunSettings, keys: Sequence[str]) -> ControllerReport:
+        name, states = kind.name, self._fold.states
+        folded = [one for one in self._fold.reducers if isinstance(one, Controller) and one.name == name]
         about = (*keys, "")
         decisions = [decision for key in about for decision in self._decisions.get((name, key), ())]
         decisions.sort(key=lambda decision: decision.event.sequence, reverse=True)
         watched, trouble = dict[str, Sequence[Watched]](), ""
         try:
-            watched = {key: tuple(controller.watches(rows, states, key)) for key in keys}
+            watched = {
+                key: tuple(controller.watches(self._fold.rows(name), states, key))
+                for controller in folded
+                for key in keys
+            }
         except Exception as error:  # noqa: BLE001 - of a user-defined controller; the other reports must not suffer
             trouble = f"What it watches cannot be shown. {type(error).__name__}: {error}"
         return ControllerReport(
             name=name,
-            does=(type(controller).__doc__ or "").partition("\n")[0].replace("``", ""),
-            knobs=knobs_owned(controller, settings),
+            does=(kind.__doc__ or "").partition("\n")[0].replace("``", ""),
+            knobs=knobs_owned(kind, settings),
             watched=watched,
             trouble=trouble,
             counts=sum((self._counts.get((name, key), Counter()) for key in about), Counter[str]()),
@@ -158,7 +167,7 @@ def read_reports(reader: JournalReader, on_dead: Callable[[DeadLetter], None]) -
     return folded
 
 
-def knobs_owned(controller: Controller, settings: RunSettings) -> tuple[Knob, ...]:
+def knobs_owned(controller: type[Controller], settings: RunSettings) -> tuple[Knob, ...]:
     """Return the knobs that a controller owns in a run. User-defined controllers may have taken some over."""
     if own_name(controller) is not None:
         return settings.controllers[controller.name].takes_over
