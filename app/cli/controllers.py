@@ -13,7 +13,7 @@ from app.cli.options import json_option, run_options
 from app.cli.output import complain, echo, show, write_json
 from app.controllers.controller import Watched
 from app.replay.controller_reports import ControllerReport, Decision, read_reports
-from app.status.summary import event_text, one_line, show_clock
+from app.status.summary import one_line, show_clock, summarise
 from app.status.watched import bar, watched_text
 
 BAR_WIDTH = 10
@@ -70,7 +70,9 @@ def _indented(text: Text) -> Padding:
 
 
 def _decision_text(decision: Decision) -> Text:
-    text = Text(f"{show_clock(decision.event.recordedtime)} ").append_text(event_text(decision.event))
+    event = decision.event
+    about = f" {event.subject}" if event.subject else ""
+    text = Text(f"{show_clock(event.recordedtime)} {event.data.event_name}{about}  {summarise(event.data)}")
     if decision.elo_before is not None and decision.elo_after is not None:
         text.append(f"  (rating {decision.elo_before:+.0f}, then {decision.elo_after:+.0f})", "dim")
     return text

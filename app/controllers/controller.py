@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from app.config import Parameter, RunSettings
 from app.events import HandlerReducer, Payload, Row
 
-Unit = Literal["", "Elo", "%", "rows", "standard deviations"]
+Unit = Literal["", "Elo", "%", "rows"]
 
 
 def setting(name: str, value: float | str) -> str:

@@ -29,8 +29,11 @@ ALL = ""
 VAIN_STALLS = 2
 """Consecutive stalls after which a configuration may be plateaued: the first one brought a boost, in vain."""
 
-PLATEAUED_BELOW, WAKES_AT = 0.5, 1.0
-"""Weights by gain alone below which a stalled configuration is plateaued, and from which on it no longer is."""
+PLATEAUED_BELOW, WAKES_AT = 0.5, 0.999
+"""Weights by gain alone below which a stalled configuration is plateaued, and from which on it no longer is.
+
+The latter is below 1, because otherwise rounding could keep all configurations plateaued when their gains are equal.
+"""
 
 LEAST_WORTH = 1e-9
 """Least expected gain, Elo per second of worker time; above 0, so that weights can be scaled."""

@@ -107,13 +107,13 @@ def emitter(envelope: Envelope[Any], source: str, settings: RunSettings | None) 
     if envelope.causationid is None:
         return f"operator ({source})"
     knob = knob_of(data)
-    if settings and knob is not None and knob in settings.taken_over:
-        return settings.taken_over[knob]
+    owner = settings.taken_over.get(knob) if settings and knob is not None else None
     candidates: list[str] = [*names, *(settings.controllers if settings else ())]
     if len(candidates) == 1:
         return candidates[0]
     host = source.partition("@")[0]
-    return _by_id(candidates, envelope) or (names[0] if len(names) == 1 else host)
+    # The id first, because the knob may have had another owner when the event was recorded.
+    return _by_id(candidates, envelope) or owner or (names[0] if len(names) == 1 else host)
 
 
 def _by_id(names: Iterable[str], envelope: Envelope[Any]) -> str | None:

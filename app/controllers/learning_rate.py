@@ -204,15 +204,16 @@ class EvaluationFeedbackHandler(Controller):
             return ()
         state, limits = state_of(states, key), self.settings.feedback.learning_rate
         measured, prefix = _mean_gain(state, limits), "feedback.learning_rate."
+        averaged = min(limits.evaluations, HISTORY_LENGTH - 1)
         gain, lower_at, raise_at, waits = None, limits.lower_at_elo, limits.raise_at_elo, ""
         if measured is None:
-            waits = f"{len(connected(state.elo_history))} of {limits.evaluations + 1} ratings"
+            waits = f"{len(connected(state.elo_history))} of {averaged + 1} ratings"
         else:
             gain, lower_at, raise_at = measured.gain, measured.lower_at, measured.raise_at
         before = state.parameter("learning_rate", self.settings)
         highest = waits or ("it is at its highest" if before >= limits.maximum else "")
         lowest = waits or ("it is at its lowest" if before <= limits.minimum else "")
-        what, rate = f"mean gain of the last {limits.evaluations} ratings", "learning rate x {:g}".format
+        what, rate = f"mean gain of the last {averaged} ratings", "learning rate x {:g}".format
         return (
             Watched(what, gain, raise_at, "above", rate(limits.raise_factor), prefix + "raise_at_elo", "Elo", highest),
             Watched(what, gain, lower_at, "below", rate(limits.lower_factor), prefix + "lower_at_elo", "Elo", lowest),

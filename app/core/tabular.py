@@ -90,11 +90,16 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def columns_of(rows: Iterable[Record]) -> list[str]:
     """Return the columns of rows in order.
 
-    A column is left out where rows have figures under its name and others have ``None`` for all of them.
+    A figure that is unknown in some rows and a group of columns in others, as an interval is, has the group alone.
     """
-    every = list(dict.fromkeys(name for row in rows for name in row))
-    groups = {name for name in every if any(other.startswith(f"{name}_") for other in every)}
-    return [name for name in every if name not in groups or any(row.get(name) is not None for row in rows)]
+    known = list(rows)
+    every = list(dict.fromkeys(name for row in known for name in row))
+    groups = {
+        name
+        for name in every
+        if any(name not in row for row in known) and any(other.startswith(f"{name}_") for other in every)
+    }
+    return [name for name in every if name not in groups or any(row.get(name) is not None for row in known)]
 
 
 def figure_text(value: Any) -> str:

@@ -87,8 +87,11 @@ class ControllerReports:
         self._decisions: defaultdict[tuple[str, str], deque[Decision]] = defaultdict(lambda: deque(maxlen=LISTED))
 
     def take(self, event: Event[Any]) -> str:
-        """Fold the next event; return who emitted it, see ``emitter_of``. Types not in ``reads`` change nothing."""
-        if type(event.data) not in self.reads:
+        """Fold the next event; return who emitted it, see ``emitter_of``.
+
+        Voided events and types that are not in ``reads`` change nothing.
+        """
+        if type(event.data) not in self.reads or event.sequence in self._fold.voided:
             return ""
         self._fold.feed((event,))
         by = ""

@@ -159,7 +159,9 @@ class RunReports:
         )
 
     def _config(self, key: ConfigKey) -> ConfigReport:
-        before, state = state_of(self._before or {}, key), state_of(self.controllers.states, key)
+        states = self.controllers.states
+        before = state_of(states if self._before is None else self._before, key)
+        state = state_of(states, key)
         counts = self._counts[key]
         return ConfigReport(
             key=key,

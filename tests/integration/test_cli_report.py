@@ -33,6 +33,8 @@ def test_text_and_json_agree(run: Path) -> None:
 
 def test_since_a_position_covers_what_followed(run: Path) -> None:
     assert told(invoke("report", "--json", "--since", "1001", run=run))["events"] == 500
+    after_all = told(invoke("report", "--json", "--since", "9999", run=run))
+    assert {config["worker_time"]["training"] for config in after_all["configs"]} == {0.0}
     assert "Nothing has happened" in succeeded(invoke("report", "--since", "9999", run=run)).stdout
 
 

@@ -67,6 +67,18 @@ def test_decision_has_the_ratings_before_and_after_it(folded):
     assert len(followed) >= 3
 
 
+def test_voided_decision_counts_for_nobody(folded):
+    voided = next(event for event in EVENTS if event.data.event_name == "MODEL_PROMOTED" and event.subject == KEY)
+    reports = ControllerReports(voided={voided.sequence})
+    for event in EVENTS:
+        reports.take(event)
+    counts = [
+        next(one.counts["MODEL_PROMOTED"] for one in found.reports() if one.name == "ModelLifecycleCoordinator")
+        for found in (folded, reports)
+    ]
+    assert counts[1] == counts[0] - 1
+
+
 def test_stall_is_declared_only_where_its_bar_is_full():
     reports, stalls = ControllerReports(), 0
     for event in generated(5000, seed=2, settings=hasty()):

@@ -48,13 +48,19 @@ def test_weights_are_clamped_average_1_and_keep_their_order(raw):
     ("stalls", "before", "gain", "done"),
     [
         *((1, False, 0.0, False), (2, False, 0.0, True), (2, False, 0.334, False), (2, False, 0.333, True)),
-        *((2, True, 0.999, True), (2, True, 1.0, False)),
+        *((2, True, 0.99, True), (2, True, 1.0, False)),
     ],
 )
 def test_plateaued_after_a_vain_boost_at_less_than_others(stalls, before, gain, done):
     """Two configurations; the other gains 1. Half of an equal share begins at a gain of 1/3, and all of it at 1."""
     states = {KEY: gaining(0.0, stalls=stalls, plateaued=before), OTHER_KEY: gaining(1.0)}
     assert (KEY in plateaued(states, {KEY: gain, OTHER_KEY: 1.0}, floor=0.2)) == done
+
+
+@given(gain=st.floats(1e-9, 1e9), number=st.integers(2, 40))
+def test_equal_gains_keep_nobody_plateaued(gain, number):
+    states = {str(key): gaining(0.0, stalls=2, plateaued=True) for key in range(number)}
+    assert plateaued(states, dict.fromkeys(states, gain), floor=0.2) == set()
 
 
 @pytest.mark.parametrize(("floor", "gain", "done"), [(1.0, 0.0, False), (0.6, 1.0, False), (0.6, 0.9, True)])

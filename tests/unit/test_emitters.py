@@ -91,6 +91,8 @@ def test_user_defined_owner_takes_the_place_of_the_built_in() -> None:
     settings = RunSettings.model_validate(run_settings().model_dump() | own)
     assert emitter_of(concluded(data, "mine", "feedback"), settings) == "mine"
     assert emitter_of(concluded(data, "LeagueKeeper", "model_lifecycle")) == "LeagueKeeper"
+    before = concluded(data, "LeagueKeeper", "model_lifecycle")
+    assert emitter_of(before, settings) == "LeagueKeeper", "it decided before the knob was taken over"
 
 
 def test_narrow_line_shows_the_emitter_while_content_has_room() -> None:

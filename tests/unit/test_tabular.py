@@ -32,6 +32,7 @@ def test_nested_figures_become_columns():
     assert columns_of((first, second)) == ["score_mean", "score_n", "score_lower", "score_upper", "games"]
     assert columns_of([second]) == ["score", "games"], "without figures the column stays"
     assert columns_of([{"elo": 1.0, "elo_stderr": 2.0}]) == ["elo", "elo_stderr"], "a figure beside its error stays"
+    assert columns_of([{"elo": None, "elo_stderr": None}]) == ["elo", "elo_stderr"], "also while both are unknown"
 
 
 def test_result_is_one_line_and_html():
