@@ -142,13 +142,11 @@ class ControllerReports:
         about = (*keys, "")
         decisions = [decision for key in about for decision in self._decisions.get((name, key), ())]
         decisions.sort(key=lambda decision: decision.event.sequence, reverse=True)
-        watched, trouble = dict[str, Sequence[Watched]](), ""
+        watched: dict[str, Sequence[Watched]] = dict.fromkeys(keys, ())
+        trouble = ""
         try:
-            watched = {
-                key: tuple(controller.watches(self._fold.rows(name), states, key))
-                for controller in folded
-                for key in keys
-            }
+            for controller in folded:
+                watched = {key: tuple(controller.watches(self._fold.rows(name), states, key)) for key in keys}
         except Exception as error:  # noqa: BLE001 - of a user-defined controller; the other reports must not suffer
             trouble = f"What it watches cannot be shown. {type(error).__name__}: {error}"
         return ControllerReport(
