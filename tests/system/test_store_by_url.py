@@ -42,6 +42,8 @@ def test_head_trains_on_shards_that_another_machine_played(tmp_path: Path, bucke
     head, worker = tmp_path / "head", tmp_path / "worker"
     with ExitStack() as running:
         settings = BRISK.replace("[deployment]\n", f'[deployment]\nstore = "{bucket}"\n')
+        # The other machine loads each model from the bucket, and must not always be late.
+        settings += "[feedback.trigger]\ncooldown_seconds = 10.0\n"
         loop = running.enter_context(running_loop(head, settings))
         worker.mkdir()
         endpoint = bus_endpoint(RunFolder(head), load(head).deployment)
