@@ -112,6 +112,8 @@ class RunReader:
 
         with open_run(self._location) as reader:
             check_config(reader, config_key)
+            if config_key is not None:
+                check_played(reader, self._location, config_key)
             return read_reports(reader, complaint(warn)).reports(None if config_key is None else (config_key,))
 
     def report(self, since: str | int | None = None) -> "RunReport":

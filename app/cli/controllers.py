@@ -60,7 +60,7 @@ def _lines(report: ControllerReport, count: int, *, every_rule: bool) -> Iterato
         watched = sorted(watched, key=lambda pair: pair[1].progress or 0.0)[-1:]
     for key, rule in watched:
         about = "" if every_rule else f"{key}: "
-        yield _indented(Text(f"{bar(rule, BAR_WIDTH)} {about}{watched_text(rule)}"))
+        yield _indented(Text(f"{bar(rule, BAR_WIDTH)} {about}{one_line(watched_text(rule))}"))
     for decision in report.decisions[:count]:
         yield _indented(_decision_text(decision))
 

@@ -30,6 +30,8 @@ COMMANDS = {
     "top": "Watch a run at a terminal: configurations, daemons, events, logs.",
     "doctor": "Look for troubles of a run and this machine, and say what to do about each.",
     "state": "Show a configuration's signals, knobs and lineage, each with the event that set it.",
+    "controllers": "Show what each controller watches, which knobs it owns, and what it decided.",
+    "report": "Show what a run trained, what each controller decided, and where its time went.",
     "tail": "Show events, and follow them.",
     "trace": "Show what led to an event and what came of it.",
     "emit": "Publish an event.",
@@ -37,8 +39,6 @@ COMMANDS = {
     "eval": "Evaluate a checkpoint, in our games or in Gymnasium's environments.",
     "experience": "Write decisions of games as lines of JSON, and check such lines.",
     "export": "Write a policy as .npz or .json, for programs that need only NumPy to play it.",
-    "report": "Show what a run trained and decided, by whom, and where its time went.",
-    "controllers": "Show what each controller watches, which knobs it owns, and what it decided.",
     "league": "Show the members of the leagues, and the opponents of self-play.",
     "replay": "Check that a journal replays, ask what if, publish recorded events again.",
     "scenario": "Cause a trouble in a running loop, and see how the loop reacts.",
@@ -63,7 +63,7 @@ OTHER_NAMES = {
     "start": "up",
     "logs": "tail, for events, or top, for logs",
 }
-"""What people who give a command another name probably mean."""
+"""Commands, by other names that people give them."""
 
 EXIT_CODES = {
     "usage": 2,

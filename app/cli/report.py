@@ -12,7 +12,7 @@ from app.cli.output import complain, echo, note, show_table, write_json
 from app.core import writing
 from app.dashboard.pages.report import report_file
 from app.replay.run_report import ConfigReport, RunReport, read_report
-from app.status.summary import UNKNOWN, show_age, show_elo, show_time
+from app.status.summary import UNKNOWN, one_line, show_age, show_elo, show_time
 
 COUNTS = ("trainings", "promoted", "refused", "rolled back", "boosts")
 COLUMNS = ("configuration", "Elo", "now", *COUNTS, "weight", "time", "evaluation")
@@ -24,7 +24,7 @@ COLUMNS = ("configuration", "Elo", "now", *COUNTS, "weight", "time", "evaluation
 @json_option
 @run_options
 def report(location: RunLocation, *, since: str | None, page: Path | None, as_json: bool) -> None:
-    """Show what a run trained and decided, by whom, what strength it gained, and where its time went.
+    """Show what a run trained, what strength it gained, what each controller decided, and where its time went.
 
     Columns: the rating at the beginning and now; trainings; candidates promoted and refused; rollbacks; boosts of
     exploration; the curriculum's weight at the beginning and now; the share of all worker time; the share of that time
@@ -53,7 +53,7 @@ def show_report(made: RunReport) -> None:
     echo(f"{show_time(made.first)} to {show_time(made.last)} ({lasted}), {made.events:,} events")
     show_table(COLUMNS, (_cells(config, made) for config in made.configs), left=COLUMNS[:1])
     for line in _lines(made):
-        echo(line)
+        echo(one_line(line))
 
 
 def _cells(config: ConfigReport, made: RunReport) -> tuple[str, ...]:

@@ -7,9 +7,10 @@ from typing import Any
 import click
 from rich.text import Text
 
-from app.api.runs import RunLocation, check_config, check_played, open_run
+from app.api.runs import RunLocation, check_config, check_played, open_run, settings_shown
 from app.cli.options import json_option, run_options
 from app.cli.output import complain, note, show, show_table, write_json
+from app.config import RunSettings
 from app.core import ConfigKey, FlyballError, suggest
 from app.events import Event, Payload, Row
 from app.status.state import FIELDS, Field, informative, state_fields
@@ -41,13 +42,13 @@ def state(location: RunLocation, config_key: str, field: str | None, *, whole: b
         check_played(reader, location, config_key)
         if field is not None and field not in FIELDS:
             raise UnknownField(f"FeedbackState has no field {field!r}.", hint=suggest(field, FIELDS, "It has: "))
-        fields = state_fields(reader, ConfigKey(config_key), complain)
+        fields, settings = state_fields(reader, ConfigKey(config_key), complain), settings_shown(reader)
     if field is not None:
         fields = {field: fields[field]}
     if as_json:
         write_json({name: _field_json(value) for name, value in fields.items()})
     elif field is not None:
-        _show_field(location, field, fields[field])
+        _show_field(location, field, fields[field], settings)
     else:
         chosen = fields if whole else informative(config_key, fields)
         show_table(COLUMNS, field_rows(chosen), left=COLUMNS)
@@ -61,16 +62,15 @@ def field_rows(fields: Mapping[str, Field]) -> list[tuple[str, str, str, str, st
     return [(name, shown(name, brief(field.value), field), *_set_by(field.event)) for name, field in fields.items()]
 
 
-def _show_field(location: RunLocation, name: str, field: Field) -> None:
+def _show_field(location: RunLocation, name: str, field: Field, settings: RunSettings | None) -> None:
     parts = field.value if isinstance(field.value, tuple) and field.value else (field.value,)
     for part in parts:
         show(Text(f"{name}  {shown(name, part, field)}"))
     if field.event is None:
         show(Text("No event has set it yet."))
     else:
-        show(
-            Text("set by ").append_text(event_text(field.event)), Text(location.command("trace", short(field.event.id)))
-        )
+        set_by = Text("set by ").append_text(event_text(field.event, settings))
+        show(set_by, Text(location.command("trace", short(field.event.id))))
 
 
 def _set_by(event: Event[Any] | None) -> tuple[str, str, str]:

@@ -135,7 +135,7 @@ def up(
 
 
 def _show_report(location: RunLocation, after: int, *, wanted: bool) -> None:
-    """Show what the run did since a position. A long run's report takes minutes, so it is left to its command."""
+    """Show what the run did since a position. A long run's report takes too long, so it is left to its command."""
     from app.cli.report import show_report  # only now, because the start must not wait for its imports
     from app.replay.run_report import read_report
 

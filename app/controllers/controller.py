@@ -41,7 +41,7 @@ class Watched(NamedTuple):
         effect: what the rule does then, in words.
         setting: the setting of the threshold, as a dotted key; empty if it has none.
         unit: of value and threshold. A share is shown in percent.
-        waits: what the rule waits for besides, in words; empty if for nothing.
+        waits: what else the rule waits for, in words; empty if for nothing.
     """
 
     what: str

@@ -79,7 +79,7 @@ def plateaued(
 ) -> set[ConfigKey]:
     """Return the configurations that are plateaued, by their states and their weights ``raw`` before any bounds.
 
-    None is where the floor is an equal share, and all weights are.
+    Where the floor is an equal share, all weights are equal, so that no configuration is plateaued.
     """
     mean = sum(raw.values()) / len(raw)
     return {
@@ -124,7 +124,7 @@ class CurriculumIntegration(Controller):
         news = [f"{key} is plateaued: boosts of exploration did not end its stall" for key in sorted(done - before)]
         news += [f"{key} is no longer plateaued" for key in sorted(before - done)]
         change = f"{most} {feedback[most].curriculum_weight:.2f} → {weights[most]:.2f}"
-        news.append(f"{change} because it {_told(feedback[most])} {_bound(weights[most], limits)}")
+        news.append(f"{change} because it {_gain_text(feedback[most])} {_bound(weights[most], limits)}")
         rebalanced = CurriculumRebalanced(weights=weights, plateaued=tuple(sorted(done)), reason="; ".join(news))
         return Step({ALL: CurriculumRow(set_us=event.recorded_us)}, (Emission(rebalanced),))
 
@@ -177,7 +177,7 @@ def _bound(weight: float, limits: CurriculumSettings) -> str:
     return setting("feedback.curriculum.min_change", limits.min_change)
 
 
-def _told(state: FeedbackState) -> str:
+def _gain_text(state: FeedbackState) -> str:
     """Describe a configuration's gain."""
     if state.elo_gain is None or state.elo_gain_stderr is None:
         return "has gains that are not known yet"

@@ -63,7 +63,8 @@ class Feed:
             return False
         with closing(reader):
             self.head, voided = reader.head, frozenset(voided_events(reader))
-            if not self.model.position or voided != self._voided or self.head < self.model.position:
+            is_another = voided != self._voided or self.head < self.model.position
+            if is_another or self.model.is_outdated or not self.model.position:
                 with self._lock:
                     self._voided, self.model = voided, RunModel(all_settings(reader), voided)
             after = max(self.model.position, reader.first - 1)  # older events may be deleted for good

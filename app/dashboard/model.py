@@ -40,6 +40,7 @@ class RunModel:
 
     def __init__(self, past: Sequence[RunSettings] = (), voided: frozenset[int] = frozenset()) -> None:
         self.position, self.not_loaded = 0, ""
+        self._own = frozenset[tuple[str, str]]().union(*map(_own_controllers, past))
         try:
             self.reports = RunReports(past, voided)
         except FlyballError as error:  # a user-defined controller cannot be imported here
@@ -50,6 +51,11 @@ class RunModel:
         self.latest: dict[str, int] = {}
         self.notable: deque[Event[Any]] = deque(maxlen=NOTABLE)
         self.decided: dict[str, Event[Any]] = {}
+
+    @property
+    def is_outdated(self) -> bool:
+        """Return whether the settings name a user-defined controller that the reports began without."""
+        return self.board.settings is not None and not _own_controllers(self.board.settings) <= self._own
 
     def take(self, event: Event[Any], *, voided: bool = False) -> None:
         """Fold the next event; only index a voided one."""
@@ -72,3 +78,8 @@ class RunModel:
             self.notable.appendleft(event)
         if event.data.kind is Kind.DECISION:
             self.decided[event.subject] = event
+
+
+def _own_controllers(settings: RunSettings) -> frozenset[tuple[str, str]]:
+    """Return the user-defined controllers that settings name, with their classes."""
+    return frozenset((name, table.use) for name, table in settings.controllers.items())

@@ -15,18 +15,16 @@ from app.controllers.emitters import OWNERS, emitter_of
 from app.controllers.fold import Fold, is_named, own_name
 from app.controllers.state import States, state_of
 from app.core import Elo
-from app.events import EvaluationCompleted, Event, Kind, OpponentSampled, Payload, RunConfigured
+from app.events import EvaluationCompleted, Event, Payload, RunConfigured
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, history
 from app.journal.history import voided_events
+from app.replay.divergences import WORK
 from app.replay.replaying import all_settings
 from daemons.registry import daemons_of
 
 LISTED = 20
 """Latest decisions that are kept for each controller and configuration."""
-
-UNLISTED = frozenset({OpponentSampled})
-"""Emissions that are counted and not listed, as requests are: they are the daily work."""
 
 
 @dataclass(slots=True)
@@ -52,9 +50,9 @@ class ControllerReport(NamedTuple):
         does: the first line of its documentation.
         knobs: that it owns.
         watched: what its rules compare now, by configuration.
-        trouble: why that cannot be shown; empty if it can.
+        trouble: why that cannot be shown, or why a user-defined controller does not take part; empty if all is well.
         counts: the number of its recorded events, by event name; requests included.
-        decisions: the latest decisions and observations, the latest first. Requests are left out.
+        decisions: the latest decisions and observations, the latest first. Work, such as requests, is left out.
     """
 
     name: str
@@ -78,11 +76,12 @@ class ControllerReports:
         daemons = daemons_of(*past)
         hosted = [kind for spec in daemons.values() for kind in spec.controllers if issubclass(kind, Controller)]
         self._hosted = tuple(hosted)
-        self._fold = Fold([kind for kind in hosted if kind.watches is not Controller.watches], voided=voided)
+        self._fold = Fold([kind for kind in hosted if _is_folded(kind)], voided=voided)
         self._emitted = frozenset[type[Payload]]().union(*(kind.emits for kind in hosted))
         self.reads: frozenset[type[Payload]] = self._emitted.union(
             {RunConfigured}, *(controller.reads for controller in hosted)
         )
+        self._unbuilt: dict[str, str] = {}
         self._counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._decisions: defaultdict[tuple[str, str], deque[Decision]] = defaultdict(lambda: deque(maxlen=LISTED))
 
@@ -93,7 +92,9 @@ class ControllerReports:
         """
         if type(event.data) not in self.reads or event.sequence in self._fold.voided:
             return ""
-        self._fold.feed((event,))
+        failures = self._fold.feed((event,)).failures
+        if isinstance(event.data, RunConfigured):
+            self._unbuilt = {failure.by: failure.error for failure in failures}
         by = ""
         if type(event.data) in self._emitted:
             by = emitter_of(event, self._fold.settings)
@@ -106,7 +107,7 @@ class ControllerReports:
 
     def _record(self, by: str, event: Event[Any]) -> None:
         self._counts[by, event.subject][event.data.event_name] += 1
-        if event.data.kind is Kind.REQUEST or type(event.data) in UNLISTED:
+        if type(event.data) in WORK:
             return
         before = state_of(self._fold.states, event.subject).elo_current if event.subject else None
         self._decisions[by, event.subject].append(Decision(event, before))
@@ -137,18 +138,10 @@ class ControllerReports:
         )
 
     def _report(self, kind: type[Controller], settings: RunSettings, keys: Sequence[str]) -> ControllerReport:
-        name, states = kind.name, self._fold.states
-        folded = [one for one in self._fold.reducers if isinstance(one, Controller) and one.name == name]
-        about = (*keys, "")
+        name, about = kind.name, (*keys, "")
         decisions = [decision for key in about for decision in self._decisions.get((name, key), ())]
         decisions.sort(key=lambda decision: decision.event.sequence, reverse=True)
-        watched: dict[str, Sequence[Watched]] = dict.fromkeys(keys, ())
-        trouble = ""
-        try:
-            for controller in folded:
-                watched = {key: tuple(controller.watches(self._fold.rows(name), states, key)) for key in keys}
-        except Exception as error:  # noqa: BLE001 - of a user-defined controller; the other reports must not suffer
-            trouble = f"What it watches cannot be shown. {type(error).__name__}: {error}"
+        watched, trouble = self._watched(kind, keys)
         return ControllerReport(
             name=name,
             does=(kind.__doc__ or "").partition("\n")[0].replace("``", ""),
@@ -158,6 +151,20 @@ class ControllerReports:
             counts=sum((self._counts.get((name, key), Counter()) for key in about), Counter[str]()),
             decisions=tuple(decisions[:LISTED]),
         )
+
+    def _watched(self, kind: type[Controller], keys: Sequence[str]) -> tuple[Mapping[str, Sequence[Watched]], str]:
+        """Return what a controller watches, by configuration, and why that cannot be shown."""
+        nothing: dict[str, Sequence[Watched]] = dict.fromkeys(keys, ())
+        if kind.name in self._unbuilt:
+            return nothing, f"It does not take part. {self._unbuilt[kind.name]}"
+        controller = next((hosted for hosted in self._fold.reducers if hosted.name == kind.name), None)
+        if not isinstance(controller, Controller):  # it watches nothing, so it is not folded
+            return nothing, ""
+        rows, states = self._fold.rows(kind.name), self._fold.states
+        try:
+            return {key: tuple(controller.watches(rows, states, key)) for key in keys}, ""
+        except Exception as error:  # noqa: BLE001 - of a user-defined controller; the other reports must not suffer
+            return nothing, f"What it watches cannot be shown. {type(error).__name__}: {error}"
 
 
 def read_reports(reader: JournalReader, on_dead: Callable[[DeadLetter], None]) -> ControllerReports:
@@ -173,3 +180,8 @@ def knobs_owned(controller: type[Controller], settings: RunSettings) -> tuple[Kn
     if own_name(controller) is not None:
         return settings.controllers[controller.name].takes_over
     return tuple(knob for knob in KNOBS if OWNERS[knob] == controller.name and knob not in settings.taken_over)
+
+
+def _is_folded(kind: type[Controller]) -> bool:
+    """Return whether a controller shows something of its rows, or may fail to be built."""
+    return kind.watches is not Controller.watches or own_name(kind) is not None

@@ -1,4 +1,4 @@
-"""A report of a run: what was trained and decided, by whom, what strength was gained, and where the time went. Pure.
+"""Reports of a run: trainings, strength gained, decisions by controller, and shares of the worker time. Pure.
 
 A report covers a run, or its events after a position.
 """
@@ -15,10 +15,8 @@ from app.events import (
     EvaluationCompleted,
     Event,
     ExplorationBoost,
-    Kind,
     ModelPromoted,
     ModelRolledBack,
-    OpponentSampled,
     PlateauDetected,
     PromotionRejected,
     TrainingCompleted,
@@ -28,6 +26,7 @@ from app.events.rows import Row
 from app.journal import JournalReader, history
 from app.journal.history import voided_events
 from app.replay.controller_reports import ControllerReports
+from app.replay.divergences import WORK
 from app.replay.replaying import all_settings
 from app.status.status import READS, Board, Status
 
@@ -67,7 +66,7 @@ class RunReport(Row, frozen=True):
     Attributes:
         first, last: times of the first and the last event.
         events: number of events.
-        configs: what happened to each configuration.
+        configs: what happened to each configuration; last those that the run no longer plays.
         decided: by controller, or by operator, the number of decisions and observations by event name.
         attention: what an operator should look at.
     """
@@ -121,7 +120,7 @@ class RunReports:
             self._before = dict(self.controllers.states)
         self._count(event)
         by = self.controllers.take(event)
-        if by and event.data.kind is not Kind.REQUEST and not isinstance(event.data, OpponentSampled):
+        if by and type(event.data) not in WORK:
             self._decided[by][event.data.event_name] += 1
 
     def _count(self, event: Event[Any]) -> None:
@@ -148,12 +147,14 @@ class RunReports:
     def report(self, status: Status | None) -> RunReport:
         """Return the report so far. The run's status names what an operator should look at."""
         settings = self.controllers.settings
+        keys = [config.key for config in settings.configs] if settings else []
+        dropped = [ConfigKey(key) for key in sorted(self.controllers.states.keys() - set(keys))]
         waiting = [config for config in status.configs if config.waiting_for] if status else []
         return RunReport(
             first=self._first,
             last=self._last,
             events=self._events,
-            configs=tuple(self._config(config.key) for config in settings.configs) if settings else (),
+            configs=tuple(self._config(key) for key in (*keys, *dropped)),
             decided={by: dict(sorted(counts.items())) for by, counts in sorted(self._decided.items())},
             attention=tuple(f"{config.key}: {config.waiting_for}" for config in waiting),
         )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 from dashboards import LOCAL, TOKEN, append, dashboard_of, served
-from recorded_run import KEY, recording, write_journal
+from recorded_run import KEY, record, recording, write_journal
 from running_loop import FLYBALL
 from starlette.testclient import TestClient
 
@@ -27,7 +27,7 @@ from app.dashboard.feed import Feed
 from app.dashboard.server import serve
 from app.dashboard.stream import message
 from app.events import CurriculumRebalanced
-from app.journal import history
+from app.journal import SqliteJournal, history
 from app.telemetry.logs import render
 
 EVENTS = recording().events
@@ -160,7 +160,9 @@ def test_unknown_types_and_stream_positions_are_explained(reader):
         assert reader.get(f"/live{query}").status_code == 400
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/event?id=nothing", "/configuration/chess_2p", "/actions/x/promote"])
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/event?id=nothing", "/configuration/chess_2p", "/controllers/chess_2p", "/actions/x/promote"]
+)
 def test_unknown_page_is_an_error_page(reader, path):
     assert reader.get(path).status_code in {404, 405}
 
@@ -384,15 +386,18 @@ def test_stream_is_reset_when_a_shorter_run_replaces_the_one(run, tmp_path):
 
 def test_head_is_never_behind_the_model(tmp_path, monkeypatch):
     """Events that are recorded while the feed reads must not look like another run's journal, which resets pages."""
-    write_journal(tmp_path / "journal.sqlite", EVENTS[:8])
+    with closing(SqliteJournal(tmp_path / "journal.sqlite")) as journal:
+        for event in EVENTS[:8]:
+            record(journal, event)
 
-    def history_of_a_busy_run(*args, **options):
-        append(tmp_path, EVENTS[8:12])
-        return history(*args, **options)
+        def history_of_a_busy_run(*args, **options):
+            for event in EVENTS[8:12]:
+                record(journal, event)
+            return history(*args, **options)
 
-    monkeypatch.setattr("app.dashboard.feed.history", history_of_a_busy_run)
-    feed = Feed(locate_run(tmp_path))
-    feed.read_part()
+        monkeypatch.setattr("app.dashboard.feed.history", history_of_a_busy_run)
+        feed = Feed(locate_run(tmp_path))
+        feed.read_part()
     assert (feed.head, feed.model.position) == (12, 12)
 
 

@@ -8,6 +8,7 @@ from generated_run import generated, hasty, laptop
 
 from app.config import BadSettings, RunSettings
 from app.config.controllers import ControllerSettings
+from app.dashboard.model import RunModel
 from app.events import EvaluationCompleted, PlateauDetected
 from app.replay.controller_reports import LISTED, ControllerReports
 
@@ -30,8 +31,8 @@ def folded() -> ControllerReports:
     return reports
 
 
-def own(use: str) -> RunSettings:
-    table = ControllerSettings(use=use, takes_over=("learning_rate",))
+def own(use: str, **options: float) -> RunSettings:
+    table = ControllerSettings(use=use, takes_over=("learning_rate",), options=options)
     return RunSettings.model_validate(laptop().model_dump() | {"controllers": {"mine": table.model_dump()}})
 
 
@@ -112,6 +113,28 @@ def test_controller_that_cannot_show_rules_hides_no_other():
     assert not any(found["mine"].watched.values())
     assert [report.name for report in found.values() if report.trouble] == ["mine"]
     assert found["TrainingTrigger"].watched[KEY]
+
+
+def test_controller_that_cannot_be_built_does_not_look_sound():
+    settings = own("own_rules:Demanding", factor=2)
+    reports = ControllerReports((settings,))
+    for event in generated(50, seed=1, settings=settings):
+        reports.take(event)
+    found = {report.name: report for report in reports.reports()}
+    assert "a factor of 1 or more lowers nothing" in found["mine"].trouble
+    assert not any(found["mine"].watched.values())
+
+
+def test_dashboard_begins_again_for_a_controller_named_later():
+    model = RunModel((laptop(),))
+    for event in generated(50, seed=1):
+        model.take(event)
+    assert not model.is_outdated
+    settings = own("own_rules:Sets")
+    for event in generated(1, seed=1, settings=settings):
+        model.take(event)
+    assert model.is_outdated
+    assert not RunModel((laptop(), settings)).is_outdated
 
 
 def test_controller_that_cannot_be_loaded_is_an_error():

@@ -4,8 +4,9 @@ from collections import Counter
 
 import pytest
 from driving import KEY
-from generated_run import generated
+from generated_run import generated, laptop
 
+from app.config import RunSettings
 from app.core import derive_id
 from app.events import EvaluationCompleted, Event, TrainingBlockedByQuality, originate
 from app.replay.run_report import RunReport, RunReports
@@ -75,6 +76,19 @@ def test_operators_decision_is_counted_as_an_operators():
     report = folded(events=(*EVENTS, event))
     (operator,) = (by for by in report.decided if "operator" in by)
     assert report.decided[operator] == {"TRAINING_BLOCKED_BY_QUALITY": 1}
+
+
+def test_configuration_no_longer_played_stays_in_the_report():
+    before = folded()
+    *others, left_out = laptop().configs
+    settings = RunSettings.model_validate(
+        laptop().model_dump() | {"configs": [config.model_dump() for config in others]}
+    )
+    configured, last = next(iter(generated(1, seed=2, settings=settings))), EVENTS[-1]
+    event = Event(configured.envelope, last.sequence + 1, last.recorded_us, configured.source)
+    after = folded(events=(*EVENTS, event))
+    assert [config.key for config in after.configs] == [*(config.key for config in others), left_out.key]
+    assert after.worker_seconds == before.worker_seconds
 
 
 def test_report_of_nothing_is_empty():

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from app.config.loading import UnknownConfig
 from app.dashboard.layout import Page, feed_of, render, to_config
 
 
@@ -22,9 +23,12 @@ def reports(request: Request) -> Response:
 def _values(request: Request) -> dict[str, Any]:
     key = request.path_params["key"]
     with feed_of(request).reading() as model:
+        keys = [config.key for config in feed_of(request).status().configs]
+        if key not in keys:
+            raise UnknownConfig(f"The run does not play {key!r}.", hint=f"It plays {', '.join(keys)}.")
         return {
             "key": key,
-            "keys": [config.key for config in feed_of(request).status().configs],
+            "keys": keys,
             "reports": model.reports.controllers.reports((key,)),
             "not_loaded": model.not_loaded,
         }

@@ -1,4 +1,4 @@
-"""Report: what a run trained and decided, by whom, and where its time went; also as one file to send."""
+"""Report: what a run trained, what each controller decided, and where its time went; also as one file to send."""
 
 from starlette.requests import Request
 from starlette.responses import Response
