@@ -14,7 +14,7 @@ from hashes import sha
 from hypothesis import strategies as st
 
 from app.config import GAMES, FeedbackSettings, RunSettings
-from app.config.feedback import CurriculumSettings, LifecycleSettings, StallSettings
+from app.config.feedback import CurriculumSettings, LifecycleSettings, NodeSettings, StallSettings
 from app.controllers import state_of
 from app.controllers.fold import Fold
 from app.core import HEURISTIC, RANDOM
@@ -50,8 +50,9 @@ FEEDBACK = FeedbackSettings(
     stall=StallSettings(check_seconds=600, window_hours=0.5),
     curriculum=CurriculumSettings(rebalance_seconds=1.0, min_change=0.0),
     lifecycle=LifecycleSettings(evaluation_share=1.0),
+    nodes=NodeSettings(failures=2, bad_shards=2, good_probes=2),
 )
-"""Settings with which minutes without a tick are no time in which the run was off, and weights change often."""
+"""Minutes without a tick are no time in which the run was off, weights change often, and nodes come and go."""
 SETTINGS = RunSettings(configs=CONFIGS, feedback=FEEDBACK)
 CONFIGURED = RunConfigured(run_id="run", settings=SETTINGS.model_dump(mode="json"))
 KEYS = st.sampled_from([config.key for config in CONFIGS])
