@@ -66,7 +66,7 @@ class Exports:
         with closing(SqliteStateStore(file)) as states, self._answering(), self._spans() as spans:
             for hook in self._deployment.notifications:
                 title = f"Flyball, {self._folder.path.absolute().name} on {self._deployment.node}"
-                webhook = Webhook.of(hook, self._loaded.folder, title, self._clock)
+                webhook = Webhook.of(hook, self._loaded.folder, title, self._clock, self._loaded.run)
                 self._outlets[hook.name] = Outlet(webhook, terms_of(hook), states, self._clock)
             if spans:
                 terms = Terms(SPAN_PAUSE_SECONDS, 2 * ASK_SECONDS, SPANS_GIVE_UP_SECONDS)

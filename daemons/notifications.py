@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.bus.keys import read_private
-from app.config import BadSettings
+from app.config import BadSettings, RunSettings
 from app.config.loading import Loaded
 from app.config.monitoring import NotificationSettings, is_url
 from app.core import Clock, FlyballError, derive_id
@@ -52,6 +52,7 @@ class Webhook:
         is_slack: whether messages are texts.
         title: names the run in texts.
         clock: the time of day.
+        settings: of the run; they name user-defined controllers.
         most: events in a message.
     """
 
@@ -63,13 +64,21 @@ class Webhook:
     is_slack: bool
     title: str
     clock: Clock | None = None
+    settings: RunSettings | None = None
     most: int = MOST_EVENTS
 
     def __repr__(self) -> str:
         return f"Webhook({self.name!r})"  # without address and token, because a traceback may be logged
 
     @classmethod
-    def of(cls, hook: NotificationSettings, folder: Path, title: str, clock: Clock | None = None) -> "Webhook":
+    def of(
+        cls,
+        hook: NotificationSettings,
+        folder: Path,
+        title: str,
+        clock: Clock | None = None,
+        settings: RunSettings | None = None,
+    ) -> "Webhook":
         """Return the webhook of some settings, whose files are relative to ``folder``. Raises ``BadSettings``."""
         where = f"deployment.notifications, {hook.name}"
         try:
@@ -80,7 +89,8 @@ class Webhook:
         if not is_url(str(url)):  # the message does not show the address, which may have a secret in it
             raise BadSettings(f"{where}: its address is not http://HOST:PORT/PATH or https://HOST/PATH.")
         token = _secret(hook.token_file, hook.token_env, folder, where)
-        return cls(hook.name, types, frozenset(hook.configs), str(url), token, hook.format == "slack", title, clock)
+        configs, is_slack = frozenset(hook.configs), hook.format == "slack"
+        return cls(hook.name, types, configs, str(url), token, is_slack, title, clock, settings)
 
     def wants(self, event: Event[Any]) -> bool:
         """See ``Receiver.wants``."""
@@ -91,7 +101,7 @@ class Webhook:
         assert self.clock is not None
         kind, content = "application/cloudevents-batch+json", cloudevents(events)
         if self.is_slack:
-            kind, content = "application/json", {"text": slack_text(events, self.title)}
+            kind, content = "application/json", {"text": slack_text(events, self.title, self.settings)}
         headers = {
             "Content-Type": f"{kind}; charset=utf-8",
             # The same message has the same key, so a receiver can recognise one that it has taken already.
@@ -112,21 +122,24 @@ def cloudevents(events: Sequence[Event[Any]]) -> Any:
     return [event.to_cloudevent() | {"traceparent": traceparent_of(event.envelope)} for event in events]
 
 
-def slack_text(events: Sequence[Event[Any]], title: str) -> str:
-    """Return events as lines of text. Events of one type and configuration share a line, which shows the latest."""
+def slack_text(events: Sequence[Event[Any]], title: str, settings: RunSettings | None = None) -> str:
+    """Return events as lines of text. Events of one type and configuration share a line, which shows the latest.
+
+    ``settings`` of the run name user-defined controllers.
+    """
     latest: dict[tuple[str, str], tuple[Event[Any], int]] = {}
     for event in events:
         about = event.data.event_name, event.subject
         _, times = latest.pop(about, (event, 0))
         latest[about] = event, times + 1
-    lines = [_line(event, times) for event, times in latest.values()]
+    lines = [_line(event, times, settings) for event, times in latest.values()]
     more = len(lines) - MOST_LINES
     shown = [*lines[:MOST_LINES], *([f"… and {more} more"] if more > 0 else [])]
     return "\n".join([f"*{_escaped(title)}*", *shown])
 
 
-def _line(event: Event[Any], times: int) -> str:
-    text = event_text(event).plain
+def _line(event: Event[Any], times: int, settings: RunSettings | None) -> str:
+    text = event_text(event, settings).plain
     text = text if len(text) <= LINE_LENGTH else text[: LINE_LENGTH - 1] + "…"
     often = f" ({times} times)" if times > 1 else ""
     return f"{show_clock(event.recordedtime)} {_escaped(text)}{often}"

@@ -10,20 +10,24 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from app.api.commands import completed, flyball
 from app.api.runs import complaint
 from app.cli.streams import shows_all, tolerate_closed_output
 from app.config import RunSettings
-from app.events import Event
+from app.events import Event, Kind
 from app.events.frames import DeadLetter
-from app.status.summary import UNKNOWN, event_text, show_time
+from app.status.summary import UNKNOWN, event_text, show_clock, show_time
 
 if TYPE_CHECKING:  # the simulation is costly to import, and most commands do not need it
     from app.simulation import Interval
 
 PLAIN_WIDTH = 1000
 """Width in columns without a terminal, so that nothing is cut off."""
+
+NARROW = 120
+"""Width in columns of a terminal below which events show no date."""
 
 
 def stdout_console() -> Console:
@@ -137,14 +141,22 @@ def complain(dead: DeadLetter) -> None:
 def write_event(event: Event[Any], *, as_json: bool, settings: RunSettings | None = None) -> None:
     """Write an event to stdout, as text or as a CloudEvent. ``settings`` name user-defined controllers.
 
-    Raises ``OSError`` once nobody reads stdout, because that ends a command that shows a stream of events.
+    On a terminal an event takes one line, which is cut; a decision as many as it needs. Raises ``OSError`` once nobody
+    reads stdout, because that ends a command that shows a stream of events.
     """
     head = f"{event.sequence:>8}  {show_time(event.recordedtime, 'milliseconds')}  "
     if as_json:
         click.echo(json_text(event.to_cloudevent()))
-    elif sys.stdout.isatty():
-        console = stdout_console()
-        text = event_text(event, settings, console.width - len(head))
-        console.print(head, text, sep="", no_wrap=True, overflow="ellipsis")
-    else:
+    elif not sys.stdout.isatty():
         click.echo(head + event_text(event, settings).plain)
+    else:
+        console = stdout_console()
+        if console.width < NARROW:
+            head = f"{event.sequence:>8}  {show_clock(event.recordedtime)}  "
+        width = console.width - len(head)
+        if event.data.kind is Kind.DECISION:
+            lines = event_text(event, settings).wrap(console, width)
+            console.print(head, Text(f"\n{' ' * len(head)}").join(lines), sep="", no_wrap=True)
+        else:
+            text = event_text(event, settings, width)
+            console.print(head, text, sep="", no_wrap=True, overflow="ellipsis")

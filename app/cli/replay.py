@@ -14,7 +14,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from app.api.runs import RunLocation, check_config, connected, open_run
+from app.api.runs import RunLocation, check_config, connected, open_run, settings_shown
 from app.api.selection import Selection, select
 from app.bus import BROKER_ONLY
 from app.cli.options import (
@@ -28,6 +28,7 @@ from app.cli.options import (
     timeout_option,
 )
 from app.cli.output import complain, echo, note, show, write_event, write_json, write_row
+from app.config import RunSettings
 from app.config.loading import parse
 from app.core import SECOND_US, UnusableFile
 from app.events import Event, follow
@@ -194,7 +195,11 @@ def check_journal(
     if as_json:
         write_json(_report_json(report, report.position - after, seconds, first_difference))
     else:
-        _print_report(report, report.position - after, seconds, first_difference)
+        _print_report(report, report.position - after, seconds)
+        if first_difference:
+            _print_story(first_difference.story, settings_shown(reader))
+        else:
+            note("The journal replays: every conclusion follows from what was recorded before it.")
     if first_difference:
         raise first_difference
 
@@ -213,7 +218,7 @@ def _store(path: Path | None) -> Iterator[StateStore | None]:
         yield store
 
 
-def _print_report(report: Report, events: int, seconds: float, first_difference: NonDeterministicReplay | None) -> None:
+def _print_report(report: Report, events: int, seconds: float) -> None:
     for name, count in report.matched.items():
         echo(f"{name:<28} {count:>9,}")
     rows = {
@@ -238,18 +243,14 @@ def _print_report(report: Report, events: int, seconds: float, first_difference:
             f"{change.daemon}: decisions before position {change.position:,} were made by another version; "
             f"{change.version} would have decided {change.differing:,} of them otherwise"
         )
-    if first_difference:
-        _print_story(first_difference.story)
-    else:
-        note("The journal replays: every conclusion follows from what was recorded before it.")
 
 
-def _print_story(story: Story) -> None:
+def _print_story(story: Story, settings: RunSettings | None) -> None:
     echo(f"\nThe first difference: {story.headline()}\n")
     if story.earlier:
         echo(f"  … {story.earlier} earlier causes")
     for event in story.causes:
-        show(Text(f"{event.sequence:>8}  ").append_text(event_text(event)))
+        show(Text(f"{event.sequence:>8}  ").append_text(event_text(event, settings)))
     for field in story.fields:
         echo(f"  {field.path}: recorded {field.recorded}, recomputed {field.recomputed}")
 

@@ -87,6 +87,7 @@ class Reporter:
 
     def __init__(self, location: RunLocation, plan: Plan, *, as_json: bool) -> None:
         self._location, self._plan, self._as_json = location, plan, as_json
+        self._settings = location.load().run
         self._over, self._wrong = True, False
 
     def began(self, trouble: Event[Any]) -> None:
@@ -127,7 +128,7 @@ class Reporter:
             return
         line = Text(f"{stage:<10}", STYLES[stage])
         line.append(f"{seconds:+9.2f} s  {event.id[:ID_DIGITS]}  ", "dim")
-        show(line.append_text(event_text(event)))
+        show(line.append_text(event_text(event, self._settings)))
 
 
 class Player:

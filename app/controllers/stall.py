@@ -96,7 +96,7 @@ def check_stall(
         boost = _boost(multiplier, settings.boost, settings, why)
         return (Emission(boost, evidence=inspected_by),)
     if multiplier > 1:
-        why = "boosts did not end its plateau" if state.plateaued else "no stall and no pause any more"
+        why = "boosts did not end its plateau" if state.plateaued else "its stall or pause is over"
         boost = _boost(multiplier, 1 / settings.boost, settings, why)
         return (Emission(boost, evidence=set_by),)
     return ()

@@ -47,6 +47,7 @@ LEAST_CONTENT = 60
 """Characters of an event that a narrow terminal shows before it shows who decided."""
 
 LONG_LIST = 4
+MOST_WEIGHTS = 6
 IDENTIFIERS = frozenset({"request_id", "evaluation_id", "shard", "seed", "run_id"})
 """Fields left out of summaries."""
 
@@ -252,8 +253,9 @@ def _intensity(data: TrainingIntensityChanged) -> str:
 
 
 def _plateau(data: PlateauDetected) -> str:
-    window = show_age(data.window_hours * SECONDS_PER_HOUR)
-    return f"{data.velocity:+.0f} Elo/h over the last {window}, at most {data.upper_bound:+.0f} Elo/h: a stall"
+    hours = data.window_hours
+    gained, most = data.velocity * hours, data.upper_bound * hours
+    return f"a stall: {gained:+.0f} Elo in the last {show_age(hours * SECONDS_PER_HOUR)}, at most {most:+.0f}"
 
 
 def _matchmaking(data: MatchmakingUpdated) -> str:
@@ -264,9 +266,12 @@ def _matchmaking(data: MatchmakingUpdated) -> str:
 
 
 def _rebalanced(data: CurriculumRebalanced) -> str:
-    """Return the reason and the weights, the greatest first."""
+    """Return the reason and the weights, the greatest first. Of many weights, the least one stands at the end."""
     ordered = sorted(data.weights.items(), key=lambda item: item[1], reverse=True)
-    return f"{data.reason}; now {_listed([f'{key} {weight:.2f}' for key, weight in ordered], ', ')}"
+    texts = [f"{key} {weight:.2f}" for key, weight in ordered]
+    more = len(texts) - MOST_WEIGHTS
+    listed = texts if more <= 0 else [*texts[: MOST_WEIGHTS - 1], f"{more} more", f"{texts[-1]}"]
+    return f"{data.reason}; all weights: {', '.join(listed)}"
 
 
 def _configured(data: RunConfigured) -> str:

@@ -136,7 +136,7 @@ def test_summaries_are_one_short_line() -> None:
     line = summarise(promoted().replace(evidence=decided))
     assert "gate passed, log of the likelihood ratio: 4.5, 2.9 needed; " in line
     line = summarise(CurriculumRebalanced(weights={ConfigKey("hex\n7"): 1.5}, plateaued=(), reason="r"))
-    assert line == "r; now hex 7 1.50"
+    assert line == "r; all weights: hex 7 1.50"
     evaluated = next(event.data for event in recording().events if isinstance(event.data, EvaluationCompleted))
     purposes = [summarise(evaluated.replace(purpose=purpose)).split(",")[0] for purpose in ("rating", "gate")]
     assert purposes == ["rating", "gate"]
@@ -182,7 +182,11 @@ THRESHOLD = "the threshold (feedback.quality."
         (TrainingBlockedByQuality(reason="r"), "no training because r"),
         (
             PlateauDetected(velocity=-20.0, upper_bound=30.0, window_hours=0.1),
-            "-20 Elo/h over the last 6 min, at most +30 Elo/h: a stall",
+            "a stall: -2 Elo in the last 6 min, at most +3",
+        ),
+        (
+            CurriculumRebalanced(weights={ConfigKey(f"g{n}"): 2.0 - n / 4 for n in range(8)}, plateaued=(), reason="r"),
+            "r; all weights: g0 2.00, g1 1.75, g2 1.50, g3 1.25, g4 1.00, 2 more, g7 0.25",
         ),
     ],
 )
