@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from app.api.commands import completed, flyball_anywhere
 from app.dashboard.feed import Feed
+from app.dashboard.marks import NAMES
 from app.status.summary import UNKNOWN, short, show_age, show_clock, show_emitter, show_outcome, show_time, summarise
 from app.status.watched import amount
 
@@ -69,6 +70,7 @@ def _environment() -> Environment:
         "clock": show_clock,
         "time": show_time,
         "amount": amount,
+        "mark_name": NAMES.__getitem__,
     }
     return environment
 

@@ -37,6 +37,9 @@ UNITS: Mapping[str, str] = {
 }
 KNOB_FIELDS = frozenset({name for name in SHOWN_KNOBS if name in KNOBS} | {"boost_lasts_seconds", "boost_set_by"})
 
+MARKS_LISTED = 40
+"""Latest marks and bands of the rating curve that are listed beside it."""
+
 
 class ShownField(NamedTuple):
     """A field as a row of a table.
@@ -111,7 +114,7 @@ def state(request: Request) -> Response:
 
 def _values(request: Request) -> dict[str, Any]:
     feed, key = feed_of(request), request.path_params["key"]
-    with feed.reading():
+    with feed.reading() as model:
         status = feed.status()
         configs = {config.key: config for config in status.configs}
         if key not in configs:
@@ -121,6 +124,7 @@ def _values(request: Request) -> dict[str, Any]:
             "keys": list(configs),
             "config": configs[key],
             "tables": fields_of(feed, key),
+            "marks": model.curves[key].marks.rows(MARKS_LISTED) if key in model.curves else [],
         }
 
 
