@@ -106,4 +106,5 @@ def _spent(moment: Moment, keys: Sequence[ConfigKey], what: str) -> list[float]:
 
 def _parts(seconds: NDArray[Any], of_all: NDArray[Any]) -> NDArray[Any]:
     """Return shares, 0 where no time was spent, with four digits."""
-    return np.round(np.divide(seconds, of_all, out=np.zeros_like(seconds), where=of_all > 0), 4)
+    shares: NDArray[Any] = np.divide(seconds, of_all, out=np.zeros_like(seconds), where=of_all > 0)
+    return shares.round(4)
