@@ -67,7 +67,7 @@ class WorkerShares:
         if len(self._moments) < 2:
             return {"x": [], "groups": []}
         spent, evaluation = (
-            np.array([[sum(_spent(moment, keys, what)) for _, keys in groups] for moment in self._moments])
+            np.array([[sum(_spent(moment, keys, what)) for _, keys in groups] for moment in self._moments], dtype=float)
             for what in ("total", "evaluation")
         )
         times = np.array([moment.time_us for moment in self._moments])
