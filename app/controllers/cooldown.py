@@ -10,7 +10,7 @@ from app.events.envelope import EPOCH
 
 
 class Wait(NamedTuple):
-    """What a rule waits for and until when, see ``Watched``."""
+    """Reason and probable end of a rule's wait, as in ``Watched``."""
 
     waits: str = ""
     until: datetime | None = None

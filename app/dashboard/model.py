@@ -82,6 +82,8 @@ class RunModel:
 
     def _draw(self, event: Event[Any]) -> None:
         """Note marks and shares of worker time, which show the states after the event."""
+        if type(event.data) not in MARKS_READ and event.recorded_us < self.shares.due_us:
+            return  # nearly always
         states = self.reports.controllers.states
         self.shares.take(event.recorded_us, states)
         if type(event.data) in MARKS_READ:

@@ -35,26 +35,30 @@ class Moment(NamedTuple):
 
 
 class WorkerShares:
-    """Worker time by configuration, noted at moments that are spread evenly over the run."""
+    """Worker time by configuration, noted at moments that are spread evenly over the run.
+
+    Attributes:
+        due_us: when the next moment is due, microseconds since 1970 UTC.
+    """
 
     def __init__(self) -> None:
         self._moments: list[Moment] = []
-        self._step_us, self._next_us = FIRST_STEP_US, 0
+        self._step_us, self.due_us = FIRST_STEP_US, 0
 
     def take(self, time_us: int, states: States) -> None:
         """Note the worker time of all configurations, if a moment is due."""
-        if time_us < self._next_us:
+        if time_us < self.due_us:
             return
         self._moments.append(Moment(time_us, {key: state.worker_time for key, state in states.items()}))
         if len(self._moments) > MOST_MOMENTS:
             del self._moments[1::2]
             self._step_us *= 2
-        self._next_us = time_us + self._step_us
+        self.due_us = time_us + self._step_us
 
     @property
     def tag(self) -> str:
         """Changes with the noted moments."""
-        return f"{len(self._moments)} {self._next_us}"
+        return f"{len(self._moments)} {self.due_us}"
 
     def to_json(self, keys: Sequence[ConfigKey]) -> dict[str, Any]:
         """Return the shares of configurations for JSON.
