@@ -110,8 +110,10 @@ class MarkRow(NamedTuple):
 
 def mark_text(event: Event[Any], settings: RunSettings | None) -> str:
     """Return what an event decided or found, why, and by whom. Settings name user-defined controllers."""
-    what = event.data.reason if isinstance(event.data, CurriculumRebalanced) else summarise(event.data)
-    return f"{what}{show_emitter(event, settings)}"
+    data = event.data
+    what = data.reason if isinstance(data, CurriculumRebalanced) else summarise(data)
+    knob = "training_intensity " if isinstance(data, TrainingIntensityChanged) else ""  # other texts name what they set
+    return f"{knob}{what}{show_emitter(event, settings)}"
 
 
 class ConfigMarks:

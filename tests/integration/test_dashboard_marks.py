@@ -50,6 +50,7 @@ def tips(page: Any) -> set[str]:
             if text:
                 tip = page.locator(".tip").bounding_box()
                 assert tip["x"] >= 0
+                assert tip["width"] > 250, "not squeezed at the edge"
                 assert tip["x"] + tip["width"] <= page.viewport_size["width"]
     return found
 

@@ -19,6 +19,7 @@ from app.events import (
     PlateauDetected,
     RunConfigured,
     TrainingBlockedByQuality,
+    TrainingIntensityChanged,
     TrainingUnblocked,
 )
 
@@ -105,6 +106,9 @@ def test_mark_says_what_changed_why_and_by_whom():
     rate = HyperparameterUpdated(parameter="learning_rate", value=8e-4, previous=1e-3, reason="it gains nothing")
     (mark,) = marks_of(rate).to_json()["marks"]
     assert mark["text"] == "learning_rate 0.001 → 0.0008 because it gains nothing  by operator (broker@laptop)"
+    intensity = TrainingIntensityChanged(intensity="reduced", previous="normal", quality_score=None)
+    (mark,) = marks_of(intensity).to_json()["marks"]
+    assert mark["text"] == "training_intensity normal → reduced  by operator (broker@laptop)"
 
 
 def test_models_and_knobs_are_marked_and_routine_is_not():

@@ -1,9 +1,9 @@
 """Shares of worker time on the dashboard."""
 
+from itertools import pairwise
+
 import pytest
 from generated_run import cluster, generated, laptop
-from hypothesis import given
-from hypothesis import strategies as st
 
 from app.controllers.state import FeedbackState, WorkerTime
 from app.core import ConfigKey
@@ -43,14 +43,16 @@ def test_time_without_work_has_no_shares():
     assert WorkerShares().to_json((A,)) == {"x": [], "groups": []}
 
 
-@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=2000))
-def test_moments_are_few_and_spread_over_the_run(steps):
-    shares, now = WorkerShares(), 0
-    for step in steps:
-        shares.take(now := now + step, states(a=(now / 1e6, 0)))
-    times = [0.0, *shares.to_json((A,))["x"]]
-    assert len(times) <= MOST_MOMENTS
-    assert times == sorted(times)
+@pytest.mark.parametrize("events", [2, 240, 241, 5000])
+def test_moments_are_few_and_evenly_spread(events):
+    shares = WorkerShares()
+    for number in range(events):
+        shares.take(6_000_000 * number, states(a=(number, 0)))
+    times = shares.to_json((A,))["x"]
+    gaps = {after - before for before, after in pairwise(times)}
+    assert min(events - 1, MOST_MOMENTS / 2 - 1) <= len(times) < MOST_MOMENTS
+    assert max(gaps, default=0) <= 1.5 * min(gaps, default=0)
+    assert times[-1] > 6 * (events - 1) - max(gaps, default=6)
 
 
 @pytest.mark.parametrize("settings", [laptop(), cluster(2)], ids=["few", "many"])

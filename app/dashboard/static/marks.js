@@ -137,6 +137,7 @@ const Marks = (() => {
       tip.textContent = text;
       if (!tip.isConnected) element.append(tip);
       const box = element.getBoundingClientRect();
+      tip.style.left = "0"; // where it is as wide as it may be
       tip.style.left = `${Math.max(0, Math.min(event.clientX - box.left - 20, box.width - tip.offsetWidth))}px`;
       tip.style.top = `${event.clientY - box.top + 14}px`;
     };
