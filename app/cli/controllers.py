@@ -15,6 +15,7 @@ from app.controllers.controller import Watched
 from app.replay.controller_reports import ControllerReport, Decision, read_reports
 from app.status.summary import one_line, show_clock, summarise
 from app.status.watched import bar, watched_text
+from daemons.clock import SystemClock
 
 BAR_WIDTH = 10
 INDENT = 2
@@ -60,7 +61,7 @@ def _lines(report: ControllerReport, count: int, *, every_rule: bool) -> Iterato
         watched = sorted(watched, key=lambda pair: pair[1].progress or 0.0)[-1:]
     for key, rule in watched:
         about = "" if every_rule else f"{key}: "
-        yield _indented(Text(f"{bar(rule, BAR_WIDTH)} {about}{one_line(watched_text(rule))}"))
+        yield _indented(Text(f"{bar(rule, BAR_WIDTH)} {about}{one_line(watched_text(rule, SystemClock().now()))}"))
     for decision in report.decisions[:count]:
         yield _indented(_decision_text(decision))
 
@@ -99,4 +100,5 @@ def report_json(report: ControllerReport, count: int) -> dict[str, Any]:
 
 
 def _watched_json(rule: Watched) -> dict[str, Any]:
-    return rule._asdict() | {"progress": rule.progress}
+    until = rule.until.isoformat() if rule.until else None
+    return rule._asdict() | {"progress": rule.progress, "until": until}

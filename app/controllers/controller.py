@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from app.config import Parameter, RunSettings
@@ -42,6 +43,8 @@ class Watched(NamedTuple):
         setting: the setting of the threshold, as a dotted key; empty if it has none.
         unit: of value and threshold. A share is shown in percent.
         waits: what else the rule waits for, in words; empty if for nothing.
+        until: when the rule will probably decide, if it waits for a time, or for ratings at their present rate; it may
+            be past. ``None``: it does not wait, or nobody knows.
     """
 
     what: str
@@ -52,6 +55,7 @@ class Watched(NamedTuple):
     setting: str = ""
     unit: Unit = ""
     waits: str = ""
+    until: datetime | None = None
 
     @property
     def progress(self) -> float | None:

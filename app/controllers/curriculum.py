@@ -14,6 +14,7 @@ share.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from itertools import accumulate
 from typing import ClassVar
 
@@ -22,6 +23,7 @@ from app.controllers.controller import Controller, Watched, setting
 from app.controllers.state import FeedbackState, States, state_of
 from app.core import SECOND_US, SECONDS_PER_HOUR, ConfigKey
 from app.events import CurriculumRebalanced, Emission, EvaluationCompleted, Event, Payload, Row, Step, handles
+from app.events.envelope import EPOCH
 
 ALL = ""
 """Key of the only row, because weights concern all configurations together."""
@@ -135,7 +137,8 @@ class CurriculumIntegration(Controller):
         raw, shown = self._raw(feedback), ConfigKey(key)
         state = feedback[shown]
         due = self._weights(raw, plateaued(feedback, raw, limits.minimum))[shown] - state.curriculum_weight
-        known = state.elo_gain is not None
+        known, row = state.elo_gain is not None, rows.get(ALL)
+        rests = timedelta(seconds=limits.rebalance_seconds * min(state.time_scale for state in feedback.values()))
         share = Watched(
             what="weight that its gain alone would bring",
             value=raw[shown] * len(raw) / sum(raw.values()) if known else None,
@@ -152,6 +155,7 @@ class CurriculumIntegration(Controller):
             effect=f"weight {state.curriculum_weight:.2f} → {state.curriculum_weight + due:.2f}",
             setting="feedback.curriculum.min_change",
             waits="" if known else "its gain is not known yet",
+            until=EPOCH + timedelta(microseconds=row.set_us) + rests if known and row else None,
         )
         return share, change
 

@@ -3,6 +3,8 @@
 The rules set the self-play rate, the training intensity and the training block.
 """
 
+from datetime import timedelta
+
 from app.config.feedback import FeedbackSettings, IntensitySettings, QualitySettings
 from app.controllers.controller import Watched, setting
 from app.controllers.state import FeedbackState
@@ -16,6 +18,7 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
+from app.events.envelope import EPOCH
 
 
 class QualityRow(Row, frozen=True):
@@ -103,6 +106,7 @@ def watched_quality(row: QualityRow, state: FeedbackState, settings: FeedbackSet
             "quality of its data", quality, limits.penalty_below, "below", effect, "feedback.quality.penalty_below"
         )
     resumes, reduced = state.training_intensity == "paused", settings.intensity.reduced
+    rests = timedelta(microseconds=row.intensity_us, seconds=settings.intensity.cooldown_seconds)
     intensity = Watched(
         what="quality of its data",
         value=quality,
@@ -110,6 +114,7 @@ def watched_quality(row: QualityRow, state: FeedbackState, settings: FeedbackSet
         acts="above" if resumes else "below",
         effect="training goes on" if resumes else "training pauses",
         setting="feedback.intensity.reduced",
+        until=EPOCH + rests if row.intensity_us else None,
     )
     return penalty, intensity
 

@@ -14,9 +14,10 @@ from typing import ClassVar
 
 from app.config import Parameter
 from app.controllers.controller import Controller, Watched, setting
+from app.controllers.cooldown import Wait, cooldown_wait, is_cooling
 from app.controllers.knobs import bounded, configured, is_turned
 from app.controllers.state import FeedbackState, States, state_of
-from app.core import HEURISTIC, RANDOM, SECOND_US, SECONDS_PER_HOUR
+from app.core import HEURISTIC, RANDOM
 from app.events import (
     Emission,
     EvaluationCompleted,
@@ -74,8 +75,7 @@ class GauntletFeedbackController(Controller):
         scores, emissions = {match.opponent: match.score for match in data.results}, list[Emission]()
         means = {name: scores[name].mean if name in scores else None for name in (RANDOM, HEURISTIC)}
         row = row.replace(ratings=row.ratings + 1, random=means[RANDOM], heuristic=means[HEURISTIC])
-        since_us, cooldown_us = event.recorded_us - row.changed_us, limits.cooldown_hours * SECONDS_PER_HOUR * SECOND_US
-        if row.changed_us and since_us < cooldown_us and row.ratings < limits.cooldown_ratings:
+        if is_cooling(event.recorded_us, row.changed_us, row.ratings, limits):
             return Step({key: row})
 
         def turn(values: Values, why: str) -> bool:
@@ -110,10 +110,10 @@ class GauntletFeedbackController(Controller):
 
     def watches(self, rows: Rows, states: States, key: str) -> Sequence[Watched]:
         """Return the scores against the bots. See ``Controller.watches``."""
-        row, limits = rows.get(key, GauntletRow()), self.settings.feedback.gauntlet
-        waits, trained = "", state_of(states, key).lineage.current
+        row, state, limits = rows.get(key, GauntletRow()), state_of(states, key), self.settings.feedback.gauntlet
+        trained, wait = state.lineage.current, cooldown_wait(state, row.changed_us, row.ratings, limits)
         if trained is None or trained.step < limits.least_trainings:
-            waits = f"{trained.step if trained else 0} of {limits.least_trainings} trainings"
+            wait = Wait(f"{trained.step if trained else 0} of {limits.least_trainings} trainings")
         cooler = (
             f"base temperature x {limits.temperature_factor:g}, quality threshold + {limits.quality_threshold_step:g}"
         )
@@ -127,7 +127,8 @@ class GauntletFeedbackController(Controller):
                 effect=cooler,
                 setting="feedback.gauntlet.strong_win_rate",
                 unit="%",
-                waits=waits,
+                waits=wait.waits,
+                until=wait.until,
             ),
             Watched(
                 what="score against the random bot",
@@ -137,7 +138,8 @@ class GauntletFeedbackController(Controller):
                 effect=work,
                 setting="feedback.gauntlet.weak_win_rate",
                 unit="%",
-                waits=waits,
+                waits=wait.waits,
+                until=wait.until,
             ),
         )
 

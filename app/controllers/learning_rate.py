@@ -17,11 +17,12 @@ from typing import Any, ClassVar, NamedTuple
 from app.config import Parameter
 from app.config.feedback import LearningRateSettings
 from app.controllers.controller import Controller, Watched, setting
+from app.controllers.cooldown import NOTHING, Wait, cooldown_wait, is_cooling
 from app.controllers.knobs import is_turned
 from app.controllers.lineage import REMEMBERED
 from app.controllers.state import HISTORY_LENGTH, FeedbackState, States, state_of
 from app.controllers.trend import connected
-from app.core import SECOND_US, SECONDS_PER_HOUR, ModelHash
+from app.core import ModelHash
 from app.events import (
     Emission,
     EvaluationCompleted,
@@ -205,33 +206,35 @@ class EvaluationFeedbackHandler(Controller):
         state, limits = state_of(states, key), self.settings.feedback.learning_rate
         measured, prefix = _mean_gain(state, limits), "feedback.learning_rate."
         averaged = min(limits.evaluations, HISTORY_LENGTH - 1)
-        gain, lower_at, raise_at, waits = None, limits.lower_at_elo, limits.raise_at_elo, ""
+        row, rated = rows.get(key, FIRST), len(connected(state.elo_history))
+        cooldown = cooldown_wait(state, row.changed_us, row.ratings, limits)
+        gain, lower_at, raise_at, waits = None, limits.lower_at_elo, limits.raise_at_elo, cooldown
         if measured is None:
-            waits = f"{len(connected(state.elo_history))} of {averaged + 1} ratings"
+            missing = averaged + 1 - rated
+            waits = Wait(f"{rated} of {averaged + 1} ratings", state.rating_expected(missing))
         else:
             gain, lower_at, raise_at = measured.gain, measured.lower_at, measured.raise_at
         before = state.parameter("learning_rate", self.settings)
-        highest = waits or ("it is at its highest" if before >= limits.maximum else "")
-        lowest = waits or ("it is at its lowest" if before <= limits.minimum else "")
+        highest = Wait("it is at its highest") if before >= limits.maximum else waits
+        lowest = Wait("it is at its lowest") if before <= limits.minimum else waits
         what, rate = f"mean gain of the last {averaged} ratings", "learning rate x {:g}".format
         return (
-            Watched(what, gain, raise_at, "above", rate(limits.raise_factor), prefix + "raise_at_elo", "Elo", highest),
-            Watched(what, gain, lower_at, "below", rate(limits.lower_factor), prefix + "lower_at_elo", "Elo", lowest),
+            Watched(what, gain, raise_at, "above", rate(limits.raise_factor), prefix + "raise_at_elo", "Elo", *highest),
+            Watched(what, gain, lower_at, "below", rate(limits.lower_factor), prefix + "lower_at_elo", "Elo", *lowest),
             Watched(
-                what="consecutive rejections",
-                value=state.consecutive_failures,
-                threshold=limits.rejections,
-                acts="above",
-                effect=rate(limits.rejections_factor),
-                setting=prefix + "rejections",
+                "consecutive rejections",
+                state.consecutive_failures,
+                limits.rejections,
+                "above",
+                rate(limits.rejections_factor),
+                prefix + "rejections",
+                "",
+                *(cooldown if row.by_operator else NOTHING),
             ),
         )
 
     def _cooling(self, event: Event[Any], row: LearningRow) -> bool:
-        limits = self.settings.feedback.learning_rate
-        cooldown_us = limits.cooldown_hours * SECONDS_PER_HOUR * SECOND_US
-        soon = event.recorded_us - row.changed_us < cooldown_us and row.ratings < limits.cooldown_ratings
-        return row.changed_us > 0 and soon
+        return is_cooling(event.recorded_us, row.changed_us, row.ratings, self.settings.feedback.learning_rate)
 
     def _scaled(
         self, event: Event[Any], row: LearningRow, state: FeedbackState, factor: float, reason: str

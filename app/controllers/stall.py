@@ -108,13 +108,16 @@ def watched_gain(state: FeedbackState, settings: StallSettings) -> Watched:
     bound = None
     if state.elo_velocity is not None and state.elo_velocity_stderr is not None:
         bound = (state.elo_velocity + settings.confidence * state.elo_velocity_stderr) * scaled.window_hours
-    pools = state.elo_pools
+    pools, boosted = state.elo_pools, state.boost_set_by
     minutes = (pools[-1].time - pools[0].time).total_seconds() / 60 if pools else 0.0
-    window, waits = scaled.window_hours * 60, ""
+    window, waits, until = scaled.window_hours * 60, "", None
     if state.plateaued:
         waits = "it is plateaued, and boosted no more"
     elif minutes < window:
         waits = f"ratings over {minutes:.1f} of {window:.1f} min"
+        until = pools[0].time + timedelta(hours=scaled.window_hours) if pools else None
+    elif boosted is not None and state.exploration_boost > 1:
+        until = EPOCH + timedelta(microseconds=boosted.recorded_us, seconds=state.boost_lasts_seconds)
     return Watched(
         what=f"greatest likely gain in a window of {window:.3g} min",
         value=bound,
@@ -124,6 +127,7 @@ def watched_gain(state: FeedbackState, settings: StallSettings) -> Watched:
         setting="feedback.stall.velocity",
         unit="Elo",
         waits=waits,
+        until=until,
     )
 
 

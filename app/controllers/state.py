@@ -6,8 +6,9 @@ state; those that depend on the time take it as an argument.
 """
 
 from collections.abc import Collection, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
+from statistics import median
 from typing import Annotated, Literal, Self
 
 from msgspec import Meta
@@ -235,6 +236,16 @@ class FeedbackState(Row, frozen=True):
         """Return the value of a parameter: as decided, otherwise as configured."""
         decided: float | None = getattr(self, name)
         return configured(name, settings, self.config_key) if decided is None else decided
+
+    def rating_expected(self, number: int) -> datetime | None:
+        """Return when so many more ratings will probably have come; ``None`` before the second rating.
+
+        Their median distance counts, because the run may have been off during one of them.
+        """
+        if len(self.elo_history) < 2:
+            return None
+        seconds = median((later.time - earlier.time).total_seconds() for earlier, later in pairwise(self.elo_history))
+        return self.elo_history[-1].time + timedelta(seconds=number * seconds)
 
     def update_parity(self, checked: int, failures: int) -> Self:
         """Count replayed games, and those that differ from the rules.

@@ -10,6 +10,7 @@ consecutive failure on, a pause that doubles with each keeps a broken trainer fr
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from app.controllers.controller import Controller, Watched
@@ -41,6 +42,7 @@ from app.events import (
     TrainingUnblocked,
     handles,
 )
+from app.events.envelope import EPOCH
 
 COLD_START_US = 10 * SECOND_US
 """Idle time after which a configuration without a model is given its first training again."""
@@ -175,6 +177,9 @@ class TrainingTrigger(Controller):
             waits = f"training is blocked: {state.training_block}"
         elif state.lineage.busy:
             waits = "a training or its candidate is under way"
+        trigger = self.settings.feedback.trigger
+        failed = timedelta(microseconds=row.failed_us, seconds=trigger.pause_after(row.failures))
+        rests = timedelta(microseconds=row.requested_us, seconds=trigger.cooldown_seconds)
         rows_ready = Watched(
             what="fresh rows for the next training",
             value=sum(shard.rows for shard in row.shards),
@@ -184,6 +189,7 @@ class TrainingTrigger(Controller):
             setting=f"games.{key}.rows_per_training",
             unit="rows",
             waits=waits,
+            until=None if waits else EPOCH + max(failed, rests),
         )
         return (rows_ready,)
 

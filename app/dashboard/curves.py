@@ -2,38 +2,20 @@
 
 from array import array
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core import SECOND_US
-from app.events import (
-    EvaluationCompleted,
-    Event,
-    ExplorationBoost,
-    ModelPromoted,
-    ModelRolledBack,
-    Payload,
-    TrainingBlockedByQuality,
-    TrainingUnblocked,
-)
+from app.dashboard.marks import ConfigMarks
+from app.events import EvaluationCompleted, Event, Payload
 from app.telemetry.curves import Curves, points
 
 Z95 = 1.96
 """Standard errors on each side of a 95% interval."""
 
-MOST_MARKS = 400
-"""Latest marks of a configuration that are kept."""
-
-MARKS: dict[type[Payload], str] = {
-    ModelPromoted: "promotion",
-    ModelRolledBack: "rollback",
-    ExplorationBoost: "boost",
-    TrainingBlockedByQuality: "block",
-    TrainingUnblocked: "unblock",
-}
-CURVES_READ: frozenset[type[Payload]] = frozenset({*MARKS, *Curves.reads})
+CURVES_READ: frozenset[type[Payload]] = Curves.reads
 """Payload types that curves are made of."""
 
 
@@ -61,14 +43,6 @@ def thin(x: Sequence[float], y: Sequence[float], most: int) -> NDArray[np.int64]
     return indices
 
 
-class Mark(NamedTuple):
-    """A decision shown beside a curve. ``time`` is in seconds since 1970; ``id`` is the event's."""
-
-    time: float
-    what: str
-    id: str
-
-
 class Series:
     """Points of a curve in order of recording."""
 
@@ -89,25 +63,20 @@ class ConfigCurves:
 
     def __init__(self) -> None:
         self.elo, self.errors = Series(), array("d")
-        self.marks: list[Mark] = []
+        self.marks = ConfigMarks()
         self.metrics: dict[str, Series] = {}
 
     def take(self, event: Event[Any]) -> None:
         """Fold an event of a type in ``CURVES_READ``."""
         data, time = event.data, event.recorded_us / SECOND_US
-        if (what := MARKS.get(type(data))) is not None:
-            if what == "boost" and data.multiplier == 1:
-                what = "boost ended"
-            self.marks.append(Mark(time, what, event.id))
-            del self.marks[:-MOST_MARKS]
-        elif isinstance(data, EvaluationCompleted) and data.purpose == "rating":
+        if isinstance(data, EvaluationCompleted) and data.purpose == "rating":
             self.elo.add(time, data.step, data.elo)
             self.errors.append(data.elo_stderr)
         for tag, value, step in points(data):
             self.metrics.setdefault(tag, Series()).add(time, step, value)
 
     def ratings(self, most: int) -> dict[str, Any]:
-        """Return the rating curve and the latest marks, for JSON.
+        """Return the rating curve with its marks and bands, for JSON.
 
         The curve has times in seconds since 1970, training steps, Elo, and the bounds of its 95% interval.
         """
@@ -120,8 +89,7 @@ class ConfigCurves:
             "elo": _rounded(elo),
             "low": _rounded(elo - error),
             "high": _rounded(elo + error),
-            "marks": [mark._asdict() for mark in self.marks],
-        }
+        } | self.marks.to_json()
 
     def metric_curves(self, most: int) -> dict[str, dict[str, list[float]]]:
         """Return the curves of training and evaluation for JSON, by tag. The x values are training steps."""

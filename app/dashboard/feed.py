@@ -93,7 +93,7 @@ class Feed:
     async def _follow(self) -> None:
         log = structlog.get_logger("feed")
         while True:
-            before, more = self.model.position, False
+            model, position, more = self.model, self.model.position, False
             try:
                 more = await asyncio.to_thread(self.read_part)
                 self.trouble = ""
@@ -101,7 +101,7 @@ class Feed:
                 if self.trouble != error.message:
                     log.error("the journal cannot be read", error=str(error))  # noqa: TRY400 - the message says it all
                 self.trouble = error.message
-            if self.model.position != before:
+            if (self.model, self.model.position) != (model, position):
                 self._announce()
             if not more:
                 await asyncio.sleep(LOOK_SECONDS)

@@ -14,9 +14,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from app.api.commands import completed, flyball_anywhere
+from app.config.loading import UnknownConfig
 from app.dashboard.feed import Feed
+from app.dashboard.marks import NAMES
+from app.status.status import ConfigStatus
 from app.status.summary import UNKNOWN, short, show_age, show_clock, show_emitter, show_outcome, show_time, summarise
-from app.status.watched import amount
+from app.status.watched import amount, waits_text
 
 HERE = Path(__file__).parent
 
@@ -69,6 +72,8 @@ def _environment() -> Environment:
         "clock": show_clock,
         "time": show_time,
         "amount": amount,
+        "waits": waits_text,
+        "mark_name": NAMES.__getitem__,
     }
     return environment
 
@@ -112,6 +117,18 @@ def render(request: Request, template: str, *, status_code: int = 200, **values:
     )
     # Logs may have lone surrogates, from names of files, and UTF-8 cannot encode these.
     return HTMLResponse(text.encode(errors="replace"), status_code=status_code)
+
+
+def played_configs(request: Request) -> dict[str, ConfigStatus]:
+    """Return the status of the run's configurations by their keys. The caller is ``reading``.
+
+    Raises:
+        UnknownConfig: the path names another configuration.
+    """
+    configs = {config.key: config for config in feed_of(request).status().configs}
+    if (key := request.path_params["key"]) not in configs:
+        raise UnknownConfig(f"The run does not play {key!r}.", hint=f"It plays {', '.join(configs)}.")
+    return configs
 
 
 def to_config(request: Request) -> Response:

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.config import RunSettings
+from app.controllers.state import state_of
 from app.core import FlyballError
 from app.dashboard.curves import CURVES_READ, ConfigCurves
 from app.dashboard.index import EventIndex
-from app.events import Event, Kind, ModelPromoted, PromotionRejected
+from app.dashboard.marks import MARKS_READ, mark_text
+from app.dashboard.shares import WorkerShares
+from app.events import CurriculumRebalanced, Event, ModelPromoted, PromotionRejected
 from app.replay.run_report import RunReports
 from app.status.league import LEAGUES_READ, Leagues
 from app.status.state import STATE_READS, StateFields
@@ -31,11 +34,11 @@ class RunModel:
         leagues: as ``flyball league`` shows them.
         reports: what was done in the run, and by which controller.
         not_loaded: why user-defined controllers are missing there; empty if none is.
-        curves: of each configuration.
+        curves: of each configuration, with marks and bands.
+        shares: of the worker time, over time.
         index: finds events.
         latest: position of the last event about each configuration; of events about the run under the empty string.
         notable: the latest notable events, promotions and rejections.
-        decided: the last decision about each configuration.
     """
 
     def __init__(self, past: Sequence[RunSettings] = (), voided: frozenset[int] = frozenset()) -> None:
@@ -47,10 +50,9 @@ class RunModel:
             self.reports, self.not_loaded = RunReports(voided=voided), str(error)
         self.board, self.states, self.leagues = Board(), StateFields(voided), Leagues()
         self.curves: defaultdict[str, ConfigCurves] = defaultdict(ConfigCurves)
-        self.index = EventIndex()
+        self.shares, self.index = WorkerShares(), EventIndex()
         self.latest: dict[str, int] = {}
         self.notable: deque[Event[Any]] = deque(maxlen=NOTABLE)
-        self.decided: dict[str, Event[Any]] = {}
 
     @property
     def is_outdated(self) -> bool:
@@ -74,10 +76,21 @@ class RunModel:
             self.leagues.take(event)
         if kind in CURVES_READ:
             self.curves[event.subject].take(event)
+        self._draw(event)
         if event.data.notable or kind in JUDGED:
             self.notable.appendleft(event)
-        if event.data.kind is Kind.DECISION:
-            self.decided[event.subject] = event
+
+    def _draw(self, event: Event[Any]) -> None:
+        """Note marks and shares of worker time, which show the states after the event."""
+        if type(event.data) not in MARKS_READ and event.recorded_us < self.shares.due_us:
+            return  # nearly always
+        states = self.reports.controllers.states
+        self.shares.take(event.recorded_us, states)
+        if type(event.data) in MARKS_READ:
+            about = event.data.weights if isinstance(event.data, CurriculumRebalanced) else (event.subject,)
+            text = mark_text(event, self.reports.controllers.settings)
+            for key in about:
+                self.curves[key].marks.take(event, state_of(states, key), text)
 
 
 def _own_controllers(settings: RunSettings) -> frozenset[tuple[str, str]]:

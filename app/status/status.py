@@ -71,7 +71,7 @@ MOST_SHOWN = 240  # characters of an error in a status
 MANY_FAILURES = 3
 """Failures in a row after which a configuration's status names them."""
 
-FORMAT = 12
+FORMAT = 13
 """Version of saved boards. Raise it when the rows change, or when a fold counts events differently."""
 
 
@@ -178,7 +178,7 @@ READS: frozenset[type[Payload]] = frozenset(
 
 
 class LastDecision(Row, frozen=True):
-    """The last decision about a configuration."""
+    """The last decision about a configuration, opponents in self-play left out."""
 
     name: str
     id: str

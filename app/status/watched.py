@@ -1,7 +1,9 @@
 """Lines of text about the values that controllers' rules watch."""
 
+from datetime import datetime
+
 from app.controllers.controller import Watched
-from app.status.summary import UNKNOWN
+from app.status.summary import UNKNOWN, show_age
 
 FULL, EMPTY = "#", "."
 
@@ -28,9 +30,16 @@ def amount(value: float | None, rule: Watched) -> str:
     return f"{value:.3g}"
 
 
-def watched_text(rule: Watched) -> str:
+def waits_text(rule: Watched, now: datetime) -> str:
+    """Return what a rule waits for, and in about how long it decides; empty if it waits for nothing that is known."""
+    left = 0.0 if rule.until is None else (rule.until - now).total_seconds()
+    return ", ".join(filter(None, (rule.waits, f"decides in about {show_age(left)}" if left > 0 else "")))
+
+
+def watched_text(rule: Watched, now: datetime) -> str:
     """Return what a rule compares, what it does at its threshold, the setting, and what it waits for."""
     sign = "≥" if rule.acts == "above" else "≤"
     text = f"{rule.what}: {amount(rule.value, rule)} ({rule.effect} at {sign} {amount(rule.threshold, rule)}"
     text += f", {rule.setting})" if rule.setting else ")"
-    return f"{text}; {rule.waits}" if rule.waits else text
+    waits = waits_text(rule, now)
+    return f"{text}; {waits}" if waits else text

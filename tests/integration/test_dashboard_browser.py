@@ -65,7 +65,7 @@ def test_every_page_is_sound_and_accessible(browser, recorded, size, scheme):
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
 def test_tables_are_whole_and_labels_beside_their_fields(browser, recorded, size):
     with page_of(browser, recorded, size) as page:
-        for path in (f"/configuration/{KEY}", "/events", "/logs"):
+        for path in (f"/configuration/{KEY}", "/events", "/logs", "/report"):
             page.goto(recorded + path)
             is_live(page)
             assert page.query_selector(".scroll tbody tr"), path

@@ -56,6 +56,8 @@ PARTS = (
     f"/controllers/{KEY}/reports",
     f"/league/{KEY}/tables",
     f"/curves/metrics/{KEY}",
+    "/curves/shares",
+    "/report?since=4",
     "/logs/lines",
 )
 
@@ -161,10 +163,24 @@ def test_unknown_types_and_stream_positions_are_explained(reader):
 
 
 @pytest.mark.parametrize(
-    "path", ["/nothing", "/event?id=nothing", "/configuration/chess_2p", "/controllers/chess_2p", "/actions/x/promote"]
+    "path",
+    [
+        *("/nothing", "/event?id=nothing", "/actions/x/promote"),
+        *(f"/{page}/chess_2p" for page in ("configuration", "controllers", "league", "training")),
+    ],
 )
 def test_unknown_page_is_an_error_page(reader, path):
     assert reader.get(path).status_code in {404, 405}
+
+
+def test_report_covers_the_events_since_a_position(reader):
+    """The first 8 events end with the promotion of the initial model."""
+    counted = [re.search(r"([\d,]+) events", reader.get(f"/report{query}").text)[1] for query in ("", "?since=9")]
+    assert counted == [str(len(EVENTS)), str(len(EVENTS) - 8)]
+    assert 'value="9"' in reader.get("/report?since=9").text
+    answer = reader.get("/report?since=yesterday")
+    assert answer.status_code == 400
+    assert "is not a time" in answer.text
 
 
 def test_logs_are_filtered_and_lead_to_their_events(reader, run):

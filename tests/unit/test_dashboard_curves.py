@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_run import KEY, recording
 
-from app.dashboard.curves import ConfigCurves, thin
+from app.dashboard.curves import thin
+from app.dashboard.model import RunModel
 
 finite = st.floats(-1e6, 1e6)
 
@@ -27,10 +28,10 @@ def test_thin_keeps_a_spike_among_thousands_of_points():
 
 
 def test_curves_of_a_run_are_over_the_training_step():
-    curves = ConfigCurves()
+    model = RunModel()
     for event in recording().events:
-        if event.subject == KEY:
-            curves.take(event)
+        model.take(event)
+    curves = model.curves[KEY]
     found = curves.ratings(100)
     assert (found["elo"], found["step"]) == ([5.0, -12.5], [0, 1])
     assert found["high"][0] - found["elo"][0] == round(1.96 * 20, 1)

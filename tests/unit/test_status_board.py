@@ -28,6 +28,7 @@ from app.events import (
     DistributionLate,
     Event,
     ExplorationBoost,
+    MatchmakingUpdated,
     ModelCached,
     ModelDistributed,
     ModelPromoted,
@@ -36,12 +37,13 @@ from app.events import (
     NodeQuarantined,
     NodeRecovered,
     NodeReleased,
+    OpponentPick,
     Payload,
     TrainingBlockedByQuality,
     TrainingCompleted,
     TrainingUnblocked,
 )
-from app.status.status import READS, Board, ConfigStatus, DaemonStatus, Status
+from app.status.status import READS, Board, ConfigStatus, DaemonStatus, LastDecision, Status
 from app.status.summary import show_outcome, show_progress, summarise
 from app.status.tables import daemons_table, status_table
 
@@ -91,6 +93,12 @@ def test_a_configuration_is_known_by_its_events() -> None:
     assert config.win_rate_random.lower < 0.45 < config.win_rate_random.upper
     assert config.last_decision is not None
     assert (config.last_decision.name, config.last_decision.age_seconds) == ("PROMOTION_REJECTED", 1.0)
+    run = recording()
+    pick = OpponentPick(agent=OLD, category="mirror", probability=1.0)
+    run.add(MatchmakingUpdated(model=OLD, picks=(pick,)), subject=KEY)
+    assert config_of(run).last_decision == LastDecision("PROMOTION_REJECTED", config.last_decision.id, 2.0), (
+        "no routine"
+    )
     other = next(one for one in status_of(recording()).configs if one.key != KEY)
     assert (other.games_per_second, other.step, other.elo, other.win_rate_random, other.model) == (None,) * 5
     assert other.last_decision is None

@@ -1,5 +1,8 @@
 """Values that controllers' rules watch, their thresholds, and how near a rule is to acting."""
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 from driving import KEY, NEED, NEW, OLD, Driven, gated, match, promoted, rated, run_settings, scored, trained
 
@@ -15,8 +18,11 @@ from app.controllers import (
 )
 from app.controllers.controller import Watched
 from app.core import HEURISTIC
-from app.events import PromotionRejected
+from app.events import ClockTick, HyperparameterUpdated, PromotionRejected, TrainingFailed
+from app.events.envelope import EPOCH
 from app.status.watched import amount, bar, watched_text
+
+NOW, SOON = EPOCH + timedelta(days=1), "decides in about 3 min"
 
 
 def watched(driven: Driven) -> dict[tuple[str, str], Watched]:
@@ -26,7 +32,7 @@ def watched(driven: Driven) -> dict[tuple[str, str], Watched]:
     return {(rule.what, rule.effect): rule for rule in rules}
 
 
-def rule(value: float | None, threshold: float, acts: str, unit: str = "", **more: str) -> Watched:
+def rule(value: float | None, threshold: float, acts: str, unit: str = "", **more: Any) -> Watched:
     return Watched("gain", value, threshold, acts, "boost", unit=unit, **more)
 
 
@@ -54,10 +60,16 @@ def test_progress_is_how_near_the_rule_is_to_acting(value, threshold, acts, prog
         (rule(0.35, 0.7, "above", "%"), "[#####.....] gain: 35% (boost at ≥ 70%)"),
         (rule(None, 30, "below", "Elo"), "[----------] gain: - (boost at ≤ +30.0 Elo)"),
         (rule(1, 2, "above", setting="a.b", waits="1 game"), "[#####.....] gain: 1 (boost at ≥ 2, a.b); 1 game"),
+        (rule(1, 2, "above", until=NOW + timedelta(minutes=3)), "[#####.....] gain: 1 (boost at ≥ 2); " + SOON),
+        (
+            rule(1, 2, "above", waits="w", until=NOW + timedelta(minutes=3)),
+            f"[#####.....] gain: 1 (boost at ≥ 2); w, {SOON}",
+        ),
+        (rule(1, 2, "above", until=NOW - timedelta(minutes=3)), "[#####.....] gain: 1 (boost at ≥ 2)"),
     ],
 )
 def test_text_names_value_threshold_effect_and_setting(shown, text):
-    assert f"{bar(shown, 10)} {watched_text(shown)}" == text
+    assert f"{bar(shown, 10)} {watched_text(shown, NOW)}" == text
     assert amount(shown.threshold, shown) in text
 
 
@@ -97,6 +109,55 @@ def test_learning_rate_watches_mean_gain_and_rejections():
     lowers = rules["mean gain of the last 5 ratings", "learning rate x 0.8"]
     assert (lowers.value, lowers.threshold, lowers.progress) == (pytest.approx(-5), -10, pytest.approx(0.5))
     assert rules["consecutive rejections", "learning rate x 0.5"].progress == pytest.approx(1 / 3)
+
+
+def minutes(moment: Any) -> float:
+    """Return a time in minutes since the beginning."""
+    return (moment - EPOCH).total_seconds() / 60
+
+
+def test_learning_rate_waits_for_its_cooldown():
+    """Ratings come every 10 minutes: five more after a change take 50, and the cooldown of an hour ends sooner then."""
+    handler = Driven(EvaluationFeedbackHandler, run_settings(learning_rate={"maximum": 1.0}))
+    names = [("mean gain of the last 5 ratings", f"learning rate x {factor}") for factor in (1.1, 0.8)]
+    for number in range(7):
+        handler.feed(rated(0.0), at=600 * number)
+    assert [watched(handler)[name][-2:] for name in names] == [("", None)] * 2
+    handler.feed(TrainingFailed(request_id="r", reason="diverged", error="e"), at=3600)
+    for name in names:
+        rule = watched(handler)[name]
+        assert rule.waits == "cooldown, 0 of 5 ratings since its last change"
+        assert minutes(rule.until) == 110
+    handler.feed(rated(0.0), at=4200)
+    assert watched(handler)[names[0]].waits == "cooldown, 1 of 5 ratings since its last change"
+    handler.feed(ClockTick(period_seconds=10), key=None, at=3600 + 3601)
+    assert [watched(handler)[name][-2:] for name in names] == [("", None)] * 2
+
+
+def test_operators_learning_rate_holds_back_rejections_too():
+    handler = Driven(EvaluationFeedbackHandler)
+    rate = HyperparameterUpdated(parameter="learning_rate", value=5e-4, previous=1e-3, reason="r")
+    handler.feed(rate, at=60)
+    rule = watched(handler)["consecutive rejections", "learning rate x 0.5"]
+    assert rule.waits == "cooldown, 0 of 5 ratings since its last change"
+    assert minutes(rule.until) == 61
+
+
+def test_few_ratings_are_awaited_at_their_rate():
+    handler = Driven(EvaluationFeedbackHandler)
+    for number in range(4):
+        handler.feed(rated(0.0), at=120 * number)
+    rule = watched(handler)["mean gain of the last 5 ratings", "learning rate x 0.8"]
+    assert (rule.waits, minutes(rule.until)) == ("4 of 6 ratings", 10)
+
+
+def test_gauntlet_waits_for_its_cooldown():
+    gauntlet = Driven(GauntletFeedbackController, run_settings(gauntlet={"least_trainings": 0}))
+    assert gauntlet.feed(rated(0.0, match(0.2)), at=60)
+    gauntlet.settle()
+    for rule in watched(gauntlet).values():
+        assert rule.waits == "cooldown, 0 of 5 ratings since its last change"
+        assert minutes(rule.until) == 61
 
 
 def test_gauntlet_watches_the_scores_against_bots():

@@ -9,12 +9,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.config import KNOBS
-from app.config.loading import UnknownConfig
 from app.controllers import Lineage
 from app.controllers.emitters import OWNERS
 from app.dashboard.actions import ACTIONS, Target
 from app.dashboard.feed import Feed
-from app.dashboard.layout import Page, feed_of, render, to_config
+from app.dashboard.layout import Page, feed_of, played_configs, render, to_config
 from app.dashboard.recorded import causes_of, event_of
 from app.events import Event
 from app.scenarios import SCENARIOS
@@ -36,6 +35,9 @@ UNITS: Mapping[str, str] = {
     "boost_lasts_seconds": "s",
 }
 KNOB_FIELDS = frozenset({name for name in SHOWN_KNOBS if name in KNOBS} | {"boost_lasts_seconds", "boost_set_by"})
+
+MARKS_LISTED = 40
+"""Latest marks and bands of the rating curve that are listed beside it."""
 
 
 class ShownField(NamedTuple):
@@ -111,16 +113,14 @@ def state(request: Request) -> Response:
 
 def _values(request: Request) -> dict[str, Any]:
     feed, key = feed_of(request), request.path_params["key"]
-    with feed.reading():
-        status = feed.status()
-        configs = {config.key: config for config in status.configs}
-        if key not in configs:
-            raise UnknownConfig(f"The run does not play {key!r}.", hint=f"It plays {', '.join(configs)}.")
+    with feed.reading() as model:
+        configs = played_configs(request)
         return {
             "key": key,
             "keys": list(configs),
             "config": configs[key],
             "tables": fields_of(feed, key),
+            "marks": model.curves[key].marks.rows(MARKS_LISTED) if key in model.curves else [],
         }
 
 

@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.config.loading import UnknownConfig
-from app.dashboard.layout import Page, feed_of, render, to_config
+from app.dashboard.layout import Page, feed_of, played_configs, render, to_config
+from daemons.clock import SystemClock
 
 
 def controllers(request: Request) -> Response:
@@ -23,12 +23,12 @@ def reports(request: Request) -> Response:
 def _values(request: Request) -> dict[str, Any]:
     key = request.path_params["key"]
     with feed_of(request).reading() as model:
-        keys = [config.key for config in feed_of(request).status().configs]
-        if key not in keys:
-            raise UnknownConfig(f"The run does not play {key!r}.", hint=f"It plays {', '.join(keys)}.")
+        configs = played_configs(request)
         return {
             "key": key,
-            "keys": keys,
+            "now": SystemClock().now(),
+            "keys": list(configs),
+            "next_training": configs[key].next_training,
             "reports": model.reports.controllers.reports((key,)),
             "not_loaded": model.not_loaded,
         }

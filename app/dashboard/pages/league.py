@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.dashboard.layout import Page, feed_of, render, to_config
+from app.dashboard.layout import Page, feed_of, played_configs, render, to_config
 from app.league.league import Agent
 from app.status.league import LeagueView
 from app.status.summary import chances
@@ -92,7 +92,7 @@ def tables(request: Request) -> Response:
 def _values(request: Request) -> dict[str, Any]:
     key = request.path_params["key"]
     with feed_of(request).reading() as model:
-        keys = [config.key for config in feed_of(request).status().configs]
+        keys = list(played_configs(request))
         view = model.leagues.views.get(key)
         if view is None:
             return {"key": key, "keys": keys, "view": None}

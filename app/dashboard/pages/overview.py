@@ -16,14 +16,13 @@ RATING_POINTS = 240
 
 
 def card_of(feed: Feed, config: ConfigStatus) -> dict[str, Any]:
-    """Return a card's content: a configuration's status, values of its FeedbackState, and its last decision."""
+    """Return a card's content: a configuration's status, and values of its FeedbackState."""
     fields = feed.model.states.of(config.key)
     return {
         "config": config,
         "quality": fields["quality_score"].value,
         "intensity": fields["training_intensity"].value,
         "weight": fields["curriculum_weight"].value,
-        "decided": feed.model.decided.get(config.key),
     }
 
 
@@ -73,12 +72,23 @@ def ratings(request: Request) -> Response:
     """Return a configuration's rating curve; an empty response if the query's ``have`` names its present tag."""
     with feed_of(request).reading() as model:
         if (curves := model.curves.get(request.path_params["key"])) is None:
-            return JSONResponse({"x": [], "step": [], "elo": [], "low": [], "high": [], "marks": [], "tag": ""})
-        last = curves.marks[-1].id if curves.marks else ""
-        tag = f"{len(curves.elo.times)} {last}"
+            return JSONResponse(
+                {"x": [], "step": [], "elo": [], "low": [], "high": [], "marks": [], "bands": [], "tag": ""}
+            )
+        tag = f"{len(curves.elo.times)} {curves.marks.last}"
         if request.query_params.get("have") == tag:
             return Response(status_code=204)
         return JSONResponse(curves.ratings(RATING_POINTS) | {"tag": tag})
+
+
+def shares(request: Request) -> Response:
+    """Return the shares of worker time; an empty response if the query's ``have`` names their present tag."""
+    with feed_of(request).reading() as model:
+        tag, settings = model.shares.tag, model.board.settings
+        if request.query_params.get("have") == tag:
+            return Response(status_code=204)
+        keys = [config.key for config in settings.configs] if settings else []
+        return JSONResponse(model.shares.to_json(keys) | {"tag": tag})
 
 
 PAGE = Page(
@@ -89,5 +99,6 @@ PAGE = Page(
         Route("/overview/card/{key}", card),
         *(Route(f"/overview/{name}", part, name=name) for name in ("summary", "daemons", "notable")),
         Route("/curves/ratings/{key}", ratings),
+        Route("/curves/shares", shares),
     ),
 )

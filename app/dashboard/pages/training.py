@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from app.dashboard.layout import Page, feed_of, render, to_config
+from app.dashboard.layout import Page, feed_of, played_configs, render, to_config
 from app.play.gauntlet import MEMBER
 
 POINTS = 250
@@ -15,7 +15,7 @@ def training(request: Request) -> Response:
     """Show the page of one configuration. The curves are in folders, in the order in which a run records them."""
     key = request.path_params["key"]
     with feed_of(request).reading() as model:
-        keys = [config.key for config in feed_of(request).status().configs]
+        keys = list(played_configs(request))
         tags = list(model.curves[key].metrics) if key in model.curves else []
     groups: dict[str, list[tuple[str, str]]] = {}
     for tag in tags:

@@ -1,14 +1,14 @@
-// Draws curves with uPlot: ratings with their band and marks, and the metrics of training.
+// Draws curves with uPlot: ratings with their band and marks, the metrics of training, and shares of worker time.
 "use strict";
 (() => {
-  const MARKS = { promotion: ["--good", "up"], rollback: ["--bad", "down"], boost: ["--warn", "up"], block: ["--bad", "square"] };
   const charts = new Map(); // element -> { plot, data, tag, draw }
 
+  /** Return a colour of the theme, by its name or by an expression of names. */
   function colour(name) {
     const probe = document.createElement("i");
     probe.hidden = true;
     document.body.append(probe);
-    probe.style.color = `var(${name})`;
+    probe.style.color = name.startsWith("--") ? `var(${name})` : name;
     const found = getComputedStyle(probe).color;
     probe.remove();
     return found;
@@ -38,9 +38,9 @@
   }
 
   /** Return the range of the points and marks; uPlot would give a single point years of room. */
-  function span(plot, room, marks = []) {
+  function span(plot, room, found = { marks: [], bands: [] }) {
     const x = plot.data[0];
-    const times = marks.filter((mark) => mark.what in MARKS).map((mark) => mark.time); // a promotion follows its rating
+    const times = [...found.marks.map((mark) => mark.time), ...found.bands.map((band) => band.begin)]; // after the ratings
     const [low, high] = [Math.min(x[0], ...times), Math.max(x[x.length - 1], ...times)];
     return low === high ? [low - room, high + room] : [low, high];
   }
@@ -49,52 +49,28 @@
     return new Date(seconds * 1000).toISOString().slice(5, 16).replace("T", " ") + "Z";
   }
 
-  // Ratings -------------------------------------------------------------------------------------------------------
-  function marksOf(element) {
-    return (plot) => {
-      const { ctx, bbox } = plot;
-      const found = charts.get(element)?.data;
-      if (!found) return;
-      const s = devicePixelRatio;
-      ctx.save();
-      for (const mark of found.marks) {
-        const style = MARKS[mark.what];
-        const x = plot.valToPos(mark.time, "x", true);
-        if (!style || x < bbox.left || x > bbox.left + bbox.width) continue;
-        const y = bbox.top + bbox.height - 4 * s;
-        ctx.fillStyle = ctx.strokeStyle = colour(style[0]);
-        if (mark.what !== "promotion") {
-          ctx.globalAlpha = 0.35;
-          ctx.fillRect(x - s / 2, bbox.top, s, bbox.height);
-          ctx.globalAlpha = 1;
-        }
-        ctx.beginPath();
-        const r = 3.5 * s;
-        if (style[1] === "up") { ctx.moveTo(x, y - r); ctx.lineTo(x + r, y + r); ctx.lineTo(x - r, y + r); }
-        else if (style[1] === "down") { ctx.moveTo(x, y + r); ctx.lineTo(x + r, y - r); ctx.lineTo(x - r, y - r); }
-        else { ctx.rect(x - r, y - r, 2 * r, 2 * r); }
-        ctx.fill();
-      }
-      ctx.restore();
-    };
-  }
+  const TIMES = [[86400, "{YYYY}-{MM}-{DD}", null, null, null, null, null, null, 1],
+    [60, "{HH}:{mm}", "\n{MM}-{DD}", null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", "\n{MM}-{DD}", null, null, null, null, null, 1]];
 
+  // Ratings -------------------------------------------------------------------------------------------------------
   function ratingPlot(element, found) {
     const accent = colour("--accent");
     const band = faded("--accent", 0.18);
+    const below = Marks.room(element, found);
     const options = {
       ...size(element),
       padding: [8, 18, 0, 0],
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
       legend: { show: false },
-      scales: { x: { range: (plot) => span(plot, 60, charts.get(element)?.data.marks) }, y: { range: (_, low, high) => (low === null ? [0, 1] : [low - 12 - (high - low) * 0.12, high + 12]) } },
+      scales: { x: { range: (plot) => span(plot, 60, charts.get(element)?.data) }, y: { range: (_, low, high) => (low === null ? [0, 1] : [low - 12, high + 12]) } },
       series: [{}, { stroke: "transparent", points: { show: false } }, { stroke: "transparent", points: { show: false } },
         { stroke: accent, width: 1.6, points: { show: found.x.length < 3, size: 5, fill: accent } }],
       bands: [{ series: [2, 1], fill: band }],
-      axes: [axis({ space: 70, size: 36, values: [[86400, "{YYYY}-{MM}-{DD}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", "\n{MM}-{DD}", null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", "\n{MM}-{DD}", null, null, null, null, null, 1]] }), axis({ size: 46, space: 28 })],
+      axes: [axis({ space: 70, size: 36 + below, gap: 5 + below, values: TIMES }), axis({ size: 46, space: 28 })],
       hooks: {
-        draw: [marksOf(element)],
+        drawAxes: [(plot) => Marks.tint(plot, charts.get(element)?.data ?? found, colour)],
+        draw: [(plot) => Marks.draw(plot, element, charts.get(element)?.data ?? found, colour)],
         setCursor: [(plot) => {
           const at = plot.cursor.idx;
           const now = charts.get(element)?.data;
@@ -139,7 +115,7 @@
     if (!found) return;
     element.classList.toggle("blank", !found.x.length);
     if (!found.x.length) { charts.set(element, { data: found, tag: found.tag }); known?.plot?.destroy(); return; }
-    if (known?.plot && known.data.x.length >= 3) {
+    if (known?.plot && known.data.x.length >= 3 && Marks.room(element, known.data) === Marks.room(element, found)) {
       known.data = found;
       known.plot.setData([found.x, found.low, found.high, found.elo]);
     } else {
@@ -219,6 +195,64 @@
     }
   }
 
+  // Shares of worker time ------------------------------------------------------------------------------------------
+  const percent = (share) => `${Math.round(100 * share)}%`;
+
+  /** Return a legend's entry of a group: its shares at a time, or of the whole time. */
+  function shareText(group, at) {
+    const [share, evaluation] = at == null ? [group.mean_share, group.mean_evaluation] : [group.share[at], group.evaluation[at]];
+    return `${group.name} ${percent(share)}, evaluation ${percent(share ? evaluation / share : 0)} of it`;
+  }
+
+  /** Return the layers of a stack, the topmost first: each covers what is above the one below it. */
+  function layers(found) {
+    const sums = found.x.map(() => 0);
+    const add = (values) => values.map((value, at) => (sums[at] += value));
+    return found.groups.flatMap(({ share, evaluation }, number) => [
+      { data: add(share.map((value, at) => value - evaluation[at])), colour: `var(--share-${number})` },
+      { data: add(evaluation), colour: `color-mix(in srgb, var(--share-${number}) 45%, var(--panel))` },
+    ]).reverse();
+  }
+
+  function sharePlot(element, found) {
+    const stack = layers(found), edge = colour("--panel");
+    const legend = document.getElementById(element.dataset.legend);
+    legend.replaceChildren(...found.groups.map((_, number) => {
+      const [entry, key] = [document.createElement("li"), document.createElement("span")];
+      key.className = `key share-${number}`;
+      entry.append(key, document.createElement("span"));
+      return entry;
+    }));
+    const say = (at) => [...legend.children].forEach((entry, number) => {
+      entry.lastChild.textContent = shareText((charts.get(element)?.data ?? found).groups[number], at);
+    });
+    say();
+    return new uPlot({
+      ...size(element),
+      padding: [8, 18, 0, 0],
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+      cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
+      legend: { show: false },
+      scales: { x: { range: (plot) => span(plot, 60) }, y: { range: [0, 1] } },
+      series: [{}, ...stack.map((layer) => ({ stroke: edge, width: 0.7, fill: colour(layer.colour), points: { show: false } }))],
+      axes: [axis({ space: 70, size: 36, values: TIMES }), axis({ size: 46, space: 28, values: (_, ticks) => ticks.map(percent) })],
+      hooks: { setCursor: [(plot) => {
+        say(plot.cursor.idx);
+        readout(element).textContent = plot.cursor.idx == null ? "" : clock(plot.data[0][plot.cursor.idx]);
+      }] },
+    }, [found.x, ...stack.map((layer) => layer.data)], element);
+  }
+
+  const shares = oneAtATime(async (element) => {
+    const known = charts.get(element);
+    const found = await load(`/curves/shares${known ? `?have=${encodeURIComponent(known.data.tag)}` : ""}`);
+    if (!found) return;
+    element.classList.toggle("blank", !found.x.length);
+    known?.plot?.destroy();
+    charts.set(element, { data: found, draw: sharePlot });
+    if (found.x.length) charts.get(element).plot = sharePlot(element, found);
+  });
+
   const visible = new Set();
   const observer = new IntersectionObserver((entries) => {
     for (const entry of entries) {
@@ -226,7 +260,7 @@
       if (!entry.isIntersecting) { visible.delete(element); continue; }
       visible.add(element);
       if (element.dataset.tag) metric(element);
-      else if (!charts.has(element)) ratings(element);
+      else if (!charts.has(element)) (element.dataset.ratings ? ratings : shares)(element);
     }
   }, { rootMargin: "200px" });
 
@@ -253,10 +287,13 @@
     }
   });
 
-  for (const element of document.querySelectorAll("[data-ratings], [data-tag]")) {
+  for (const element of document.querySelectorAll("[data-ratings], [data-tag], [data-legend]")) {
     observer.observe(element);
     resized.observe(element);
-    if (element.dataset.ratings) element.addEventListener("live", () => ratings(element));
+    if (element.dataset.legend) element.addEventListener("live", () => shares(element));
+    if (!element.dataset.ratings) continue;
+    element.addEventListener("live", () => ratings(element));
+    Marks.follow(element, () => charts.get(element));
   }
   const root = document.querySelector("[data-metrics]");
   if (root) {
