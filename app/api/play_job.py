@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from app.api.players import AGAINST, fetch_player
+from app.api.players import fetch_player
 from app.api.playing import PERSON, Answer, Opinion, PlaySpec, Seated
 from app.api.runs import RunLocation, locate_run, silent
 from app.api.watch_job import TOP, Watched
@@ -36,7 +36,7 @@ def seat_players(spec: PlaySpec, report: Report) -> Seated:  # noqa: ARG001 - a 
     names = {PERSON: PERSON}
     for name in spec.players:
         if name not in names:
-            names[name] = fetch_player(name, AGAINST, location, config, store, say=silent)
+            names[name] = fetch_player(name, "your opponent", location, config, store, say=silent)
     return Seated(players=tuple(names[name] for name in spec.players))
 
 
