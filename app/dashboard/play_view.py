@@ -19,6 +19,9 @@ from app.games.seat_view import seen_by, text_for
 FEW = 24
 """Most spots that are marked on the board; more marks would hide the position."""
 
+COLUMN = 4.0
+"""Height of a spot by its width from which it is a column, whose cells need no mark."""
+
 LISTED = 12
 """Latest moves that are listed."""
 
@@ -41,7 +44,8 @@ class PlayView:
         news: what happened since the person's last move.
         moves: the latest moves.
         has_model: whether somebody can be asked for an opinion.
-        considered: text, probability, visits and value of the actions of an opinion.
+        network: text and probability of the network's most probable actions in an opinion.
+        searched: text, visits, value and probability of the search's most visited actions in an opinion.
     """
 
     board: Markup
@@ -86,7 +90,7 @@ def play_view(game: PlayedGame, picked: Path, opinion: Opinion | None) -> PlayVi
         view_box=_VIEW_BOX.findall(board)[0],
         on_board=tuple(spot for spot in spots if spot.box is not None),
         below=tuple(spot for spot in spots if spot.box is None),
-        marked=len(spots) <= FEW,
+        marked=len(spots) <= FEW and not any(spot.box and spot.box[3] > COLUMN * spot.box[2] for spot in spots),
         seats=tuple(zip(sides, map(_name, game.asked, game.players), strict=True)),
         mover="" if game.over else sides[standing.seat],
         how=_how(position, spots) if texts else "",
