@@ -87,7 +87,9 @@
   });
   document.addEventListener("htmx:afterSwap", () => {
     if (!atBoard) return;
-    const next = ["picked", "spot", "buttons button"].map((one) => document.querySelector(`#play .${one}`)).find(Boolean);
+    // The attribute, because htmx sets the class of what it knew before a moment later.
+    const wanted = ["[aria-pressed=true]", ".spot", ".buttons button"];
+    const next = wanted.map((one) => document.querySelector(`#play ${one}`)).find(Boolean);
     if (!next) return; // the others are thinking
     next.focus({ preventScroll: true });
     atBoard = false;
