@@ -245,6 +245,7 @@ class RunFolder:
         self.store = path / "store"  # models and experience, unless the settings name another
         self.cache = path / "cache"  # of a store by URL
         self.curves = path / "curves"  # a subfolder for each configuration
+        self.games = path / "games"  # kept games of people; nothing learns from them
         self.up_lock = path / "up.lock"  # locked by `up` while it runs
         self.keys = path / "keys"  # secret keys, and the list of those that the broker admits
         self.ray_address = path / "ray" / "address"  # of the cluster that `up` started

@@ -22,14 +22,17 @@ from app.dashboard.pages import (
     docs,
     events,
     games,
+    kept_games,
     league,
     logs,
     overview,
+    play,
     report,
     training,
     what_if,
 )
 from app.dashboard.pages.actions import Pending
+from app.dashboard.playing import PlayedGames
 from app.dashboard.web import server_config, web_application
 from daemons.supervisor import Notifier
 
@@ -53,20 +56,21 @@ TICKS_PER_SECOND = 10
 
 def application(place: RunLocation, access: Access) -> Starlette:
     """Return the dashboard of a run as an ASGI application."""
-    feed, jobs = Feed(place), PageJobs()
+    feed, jobs, played = Feed(place), PageJobs(), PlayedGames()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         try:
-            async with jobs.running(), feed.following():
+            async with jobs.running(), played.running(), feed.following():
                 yield
         except BaseException:  # of a task, not of a request
             app.state.broken = True
             raise
 
-    others = (*stream.ROUTES, *session.ROUTES, *actions.ROUTES, *report.ROUTES)
+    others = (*stream.ROUTES, *session.ROUTES, *actions.ROUTES, *report.ROUTES, *play.ROUTES, *kept_games.ROUTES)
     app = web_application(PAGES, access, others=others, lifespan=lifespan)
-    app.state.feed, app.state.jobs, app.state.pending, app.state.broken = feed, jobs, dict[str, Pending](), False
+    app.state.feed, app.state.jobs, app.state.played = feed, jobs, played
+    app.state.pending, app.state.broken = dict[str, Pending](), False
     return app
 
 

@@ -1,10 +1,12 @@
-"""A watched game as a page shows it. The page shows one position, the decision in it, and what led to it."""
+"""A watched or kept game as a page shows it. The page shows one position, the decision in it, and what led to it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from markupsafe import Markup
 
+from app.api.kept_games import KeptGame
 from app.api.watching import Decision, Progress, WatchedGame
 from app.config import GameConfig
 from app.dashboard.boards import counts, draw, side_names
@@ -30,12 +32,16 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A game as far as it was reported."""
+    """A game as far as it was reported, or a kept one.
+
+    ``begins_at_random`` says whether random moves may have begun it.
+    """
 
     plies: tuple[Ply, ...]
     history: tuple[int, ...]
     decisions: dict[int, Decision]  # by the length of the history before them
-    result: WatchedGame | None
+    result: WatchedGame | KeptGame | None
+    begins_at_random: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,13 @@ def record_of(config: GameConfig, job: PageJob) -> Record:
     return Record(tuple(plies), history, {report.decision.played: report.decision for report in reports}, result)
 
 
+def kept_record(config: GameConfig, game: KeptGame) -> Record:
+    """Return a kept game."""
+    plies = spectator_of(config).plies(game.history)
+    decisions = {decision.played: decision for decision in game.decisions}
+    return Record(tuple(plies), game.history, decisions, game, begins_at_random=False)
+
+
 def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int | None) -> GameView:
     """Return a ply of a game, the latest by default. ``names`` are the names of the players, by seat."""
     last = len(record.plies) - 1
@@ -126,16 +139,18 @@ def view_of(config: GameConfig, record: Record, names: tuple[str, ...], ply: int
     )
 
 
-def seat_names(config: GameConfig, result: WatchedGame | None, player: str, against: str, seat: int) -> tuple[str, ...]:
+def seat_names(config: GameConfig, record: Record, player: str, against: str, seat: int) -> tuple[str, ...]:
     """Return the player in each seat. Once the game is over, the names include the hashes of the models."""
-
-    def name(player: str, model: str | None) -> str:
-        digits = short(model) if model else ""
-        return f"{player} ({digits})" if digits and not digits.startswith(player[:6]) else player
-
-    full = (None, None) if result is None else (result.player, result.against)
-    names = name(player, full[0]), name(against, full[1])
+    result = record.result
+    full = (result.player, result.against) if isinstance(result, WatchedGame) else (None, None)
+    names = player_name(player, full[0]), player_name(against, full[1])
     return tuple(names[other != seat] for other in range(config.players))
+
+
+def player_name(asked: str, full: str | None) -> str:
+    """Return the name that was asked for, with the beginning of the full name, if that is known and says more."""
+    digits = short(full) if full else ""
+    return f"{asked} ({digits})" if digits and not digits.startswith(asked[:6]) else asked
 
 
 def _opening(config: GameConfig, record: Record) -> list[int]:
@@ -143,6 +158,8 @@ def _opening(config: GameConfig, record: Record) -> list[int]:
 
     Forced moves are nobody's decisions either, so the opening ends at the first decision.
     """
+    if not record.begins_at_random:
+        return []
     most = config.evaluation.openings(dealt=open_table(config, 0).spec.dealt)
     until = min(record.decisions, default=0)
     moves = [number for number, ply in enumerate(record.plies) if ply.mover != NOBODY and ply.played <= until]
@@ -156,19 +173,19 @@ def _mover(ply: Ply, sides: tuple[str, ...]) -> str:
 def _turn(record: Record, decision: Decision | None, sides: tuple[str, ...], at_end: bool) -> str:  # noqa: FBT001
     """Return who is to move, or the result."""
     if at_end and record.result is not None:
-        return outcome(record.result, sides)
+        return outcome(record.result.returns, sides, truncated=record.result.truncated)
     return f"{sides[decision.seat]} to move" if decision is not None else ""
 
 
-def outcome(result: WatchedGame, sides: tuple[str, ...]) -> str:
+def outcome(returns: Sequence[float], sides: tuple[str, ...], *, truncated: bool) -> str:
     """Return how a game ended."""
-    if result.truncated:
+    if truncated:
         return "Cut off at the move limit, undecided"
-    best = max(result.returns)
-    winners = [side for side, outcome in zip(sides, result.returns, strict=True) if outcome == best]
+    best = max(returns)
+    winners = [side for side, figure in zip(sides, returns, strict=True) if figure == best]
     if len(winners) == len(sides):
         return "Drawn"
-    figures = "" if len(sides) == 2 else f" ({', '.join(f'{figure:+.2f}' for figure in result.returns)})"
+    figures = "" if len(sides) == 2 else f" ({', '.join(f'{figure:+.2f}' for figure in returns)})"
     return f"{' and '.join(winners)} win{'s' * (len(winners) == 1)}{figures}"
 
 

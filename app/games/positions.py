@@ -32,6 +32,9 @@ from app.games.tic_tac_toe import LINES
 NOBODY = -1
 """Mover of a ply that no seat played. Such a ply is the beginning of a game, or a deal of cards."""
 
+FACE_DOWN = -1
+"""A card that is not seen."""
+
 Cell = tuple[int, int]
 """Row and column."""
 
@@ -43,6 +46,7 @@ class Ply:
     played: int  # entries of the history up to the position
     mover: int  # a seat, or NOBODY
     text: str
+    hidden_text: str = ""  # for the other seats, if they do not see the move
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +89,7 @@ class HeartsPosition:
     taker: int | None  # of a complete trick
     points: tuple[int, ...]  # in this hand
     scores: tuple[int, ...]  # of the hands before
+    viewer: int | None = None  # the seat that sees the position, with the others' cards face down; None: a spectator
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +307,8 @@ class HeartsSpectator(Spectator):
                 choose(game, card)
                 played += 1
                 text = f"{'passes ' if passing else ''}{card_name(card)}"
-                yield _hearts_position(game, trick, scores), Ply(played, seat, text)
+                hidden_text = "passes a card" if passing else ""
+                yield _hearts_position(game, trick, scores), Ply(played, seat, text, hidden_text)
             points = [int(result(game, seat, int(self._rules.moon_for_shooter))) for seat in range(SEATS)]
             scores = [score + hand_points for score, hand_points in zip(scores, points, strict=True)]
 

@@ -60,6 +60,15 @@ class Found(NamedTuple):
     policy: Floats  # [K, A] the improved policy
 
 
+class Weighed(NamedTuple):
+    """An action of a searched position."""
+
+    action: int
+    visits: int
+    value: float  # mean of its visits, for the seat to move
+    probability: float  # under the improved policy
+
+
 class SearchPlayer(DecidingPlayer):
     """Plays the best move that a search of ``simulations`` positions finds.
 
@@ -89,10 +98,28 @@ class SearchPlayer(DecidingPlayer):
         for begin in range(0, len(points), trees):
             rows = slice(begin, begin + trees)
             part = Turn(turn.obs[rows], turn.mask[rows], turn.table, turn.slots[rows])
-            parts.append(self._search_in_room(part, points[rows]))
+            parts.append(self._conclude(self._trees(part, points[rows]), turn.mask.shape[1]))
         return parts[0] if len(parts) == 1 else Found(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def _search_in_room(self, turn: Turn, points: Points) -> Found:
+    def weigh(self, turn: Turn) -> tuple[float, list[Weighed]]:
+        """Search the one position of a turn; return its value, and the visited actions by falling visits."""
+        trees = self._trees(turn, np.zeros(1))
+        found, root = self._conclude(trees, turn.mask.shape[1]), trees.node[0, 0]
+        edges = trees.edge[0, root["first"] : root["first"] + root["edges"]]
+        visited = sorted(edges[edges["visits"] > 0], key=lambda edge: -int(edge["visits"]))
+        weighed = [
+            Weighed(action, int(edge["visits"]), float(edge["total"] / edge["visits"]), float(found.policy[0, action]))
+            for edge in visited
+            for action in [int(edge["action"])]
+        ]
+        return float(found.value[0]), weighed
+
+    def _conclude(self, trees: Trees, actions: int) -> Found:
+        policy = np.zeros((len(trees.used), actions), dtype=np.float32)
+        return Found(*conclude(trees, self._rule, policy), policy)
+
+    def _trees(self, turn: Turn, points: Points) -> Trees:
+        """Return the grown trees of a turn's positions, for which there has to be room."""
         count, nodes, (obs, mask, source, slots) = len(points), self._nodes, turn
         table = self._table_of(count * nodes)
         roots, nothing = np.arange(count) * nodes, np.zeros((0, 0), dtype=np.float32)
@@ -113,8 +140,7 @@ class SearchPlayer(DecidingPlayer):
                 targets = targets[going]
                 trees = self._grow(trees, node, games[going], Turn(*table.observe(targets), table, targets), nothing)
             attach(trees, node, leaves)
-        policy = np.zeros((count, mask.shape[1]), dtype=np.float32)
-        return Found(*conclude(trees, self._rule, policy), policy)
+        return trees
 
     def _grow(self, trees: Trees, node: int, games: Indices, turn: Turn, noise: Floats) -> Trees:
         """Fill node ``node`` in trees ``games`` [K] with a turn's positions; return the trees, or larger copies."""

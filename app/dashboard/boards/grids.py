@@ -12,6 +12,9 @@ CELL = 60.0
 EDGE = 30.0
 """Width of a board's edge, where the coordinates are."""
 
+NINE_CELL, NINE_GAP = 34.0, 14.0
+"""Side of a cell of ultimate tic-tac-toe, and distance of two boards."""
+
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -23,6 +26,25 @@ def described(sides: Sequence[str], places: Sequence[Sequence[str]]) -> str:
 def occupied(position: BoardPosition, seat: int) -> list[tuple[int, int]]:
     """Return the rows and columns of a seat's pieces."""
     return [(int(row), int(column)) for row, column in np.argwhere(position.cells == seat)]
+
+
+def cell_box(row: int, column: int) -> tuple[float, float, float, float]:
+    """Return left, top, width and height of a cell, on boards with an edge."""
+    return EDGE + column * CELL, EDGE + row * CELL, CELL, CELL
+
+
+def column_box(column: int, rows: int) -> tuple[float, float, float, float]:
+    """Return left, top, width and height of a column of connect four, with its number."""
+    return 10 + column * CELL, 0, CELL, rows * CELL + 20 + EDGE
+
+
+def nine_box(board: int, cell: int | None = None) -> tuple[float, float, float, float]:
+    """Return left, top, width and height of a board of ultimate tic-tac-toe, or of one of its cells."""
+    side = 3 * NINE_CELL
+    x, y = (NINE_GAP + number * (side + NINE_GAP) for number in (board % 3, board // 3))
+    if cell is None:
+        return x, y, side, side
+    return x + cell % 3 * NINE_CELL, y + cell // 3 * NINE_CELL, NINE_CELL, NINE_CELL
 
 
 def tic_tac_toe(position: BoardPosition) -> str:
@@ -54,12 +76,12 @@ def _mark(seat: int, reach: float, *, last: bool = False, class_: str = "") -> s
 
 def ultimate_tic_tac_toe(position: NinePosition) -> str:
     """Draw nine boards. Boards that are won show a large mark, and the board to play on is bright."""
-    cell, gap = 34.0, 14.0
+    cell, gap = NINE_CELL, NINE_GAP
     side = 3 * cell
     size = 3 * side + 4 * gap
     parts = []
     for board, (cells, owner) in enumerate(zip(position.cells.tolist(), position.owners, strict=True)):
-        x, y = gap + board % 3 * (side + gap), gap + board // 3 * (side + gap)
+        x, y, _, _ = nine_box(board)
         forced = " forced" if board == position.board else ""
         inside = [box(-gap / 3, -gap / 3, side + 2 * gap / 3, side + 2 * gap / 3, f"small-board{forced}", 6)]
         for k in (1, 2):

@@ -11,6 +11,9 @@ EDGE = 28.0
 TRAY = 74.0
 """Width of the tray for a hand."""
 
+PROMOTES = "+"
+"""Spot of a move that promotes its piece."""
+
 RANKS = "一二三四五六七八九"
 CHARACTERS = {
     PAWN: "歩",
@@ -57,6 +60,30 @@ def shogi(position: ShogiPosition) -> str:
     return drawing(width, height, title, described(("Black", "White"), places), *parts)
 
 
+def spot_box(position: ShogiPosition, seat: int, name: str) -> tuple[float, float, float, float] | None:
+    """Return left, top, width and height of a square such as ``7g``, or of a seat's pieces in hand such as ``P*``."""
+    side = position.variant.side
+    if name.endswith("*"):
+        return _in_hand(position, seat, name[0])
+    if name == PROMOTES:
+        return None
+    column, row = side - int(name[0]), "abcdefghi".index(name[1])
+    return TRAY + EDGE + column * CELL, EDGE + row * CELL, CELL, CELL
+
+
+def _in_hand(position: ShogiPosition, seat: int, letter: str) -> tuple[float, float, float, float]:
+    """Return the box of one kind of pieces in a seat's hand."""
+    height, width = position.variant.side * CELL + 2 * EDGE, position.variant.side * CELL + 2 * (TRAY + EDGE)
+    number = [letters(code) for code in sorted(position.hands[seat])].index(letter)
+    at = _from_end(number, height)
+    return (4 if seat else width - TRAY + 4), (at if seat else height - at) - CELL / 2, TRAY - 8, CELL
+
+
+def _from_end(number: int, height: float) -> float:
+    """Return how far a kind of pieces lies from its tray's end."""
+    return (number + 0.5) * min(CELL * 1.05, (height - 8) / 7) + 6
+
+
 def _board(position: ShogiPosition) -> list[str]:
     """Return the empty board, with the squares of the last move."""
     side, zone = position.variant.side, position.variant.zone
@@ -89,9 +116,8 @@ def _piece(x: float, y: float, code: int, *, white: bool) -> str:
 def _tray(x: float, height: float, hand: dict[int, int], *, white: bool) -> list[str]:
     """Return a hand in its tray. Black's pieces begin at the bottom; White's begin at the top and are turned."""
     parts = [box(x + 4, 0, TRAY - 8, height, "tray", 6)]
-    pitch = min(CELL * 1.05, (height - 8) / 7)
     for k, (code, count) in enumerate(sorted(hand.items())):
-        down = (k + 0.5) * pitch + 6
+        down = _from_end(k, height)
         at = down if white else height - down
         parts.append(_piece(x + TRAY * (0.5 if count == 1 else 0.38), at, code, white=white))
         if count > 1:

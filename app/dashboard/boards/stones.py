@@ -16,11 +16,33 @@ COLUMNS = "abcdefghjklmnopqrst"
 """Letters of a Go board, which leave out the i."""
 
 
+EDGE = POINT * 1.15
+"""Distance of a Go board's outer lines from its rim."""
+
+RADIUS, HEX_MARGIN = 26.0, 40.0
+"""Of a hexagon, from its middle to a corner; and of the drawing around the hexagons."""
+
+
+def point_box(row: int, column: int) -> tuple[float, float, float, float]:
+    """Return left, top, width and height around a point of a Go board."""
+    return EDGE + (column - 0.5) * POINT, EDGE + (row - 0.5) * POINT, POINT, POINT
+
+
+def hexagon_box(row: int, column: int) -> tuple[float, float, float, float]:
+    """Return left, top, width and height of the part of a hexagon that is between its upper and its lower corners."""
+    x, y = _hexagon(row, column)
+    return x - RADIUS * sqrt(3) / 2, y - RADIUS * 0.75, RADIUS * sqrt(3), RADIUS * 1.5
+
+
+def _hexagon(row: float, column: float) -> tuple[float, float]:
+    """Return the middle of a hexagon."""
+    return HEX_MARGIN + RADIUS * sqrt(3) * (column + row / 2 + 0.5), HEX_MARGIN + RADIUS + RADIUS * 1.5 * row
+
+
 def go(position: BoardPosition) -> str:
     """Draw stones on a wooden board."""
     side = len(position.cells)
-    edge = POINT * 1.15
-    size = (side - 1) * POINT + 2 * edge
+    edge, size = EDGE, (side - 1) * POINT + 2 * EDGE
     at = [edge + k * POINT for k in range(side)]
     parts = [STONES, box(0, 0, size, size, "wood", 6)]
     for k in at:
@@ -41,11 +63,8 @@ def go(position: BoardPosition) -> str:
 
 def hex_(position: BoardPosition) -> str:
     """Draw a rhombus of hexagons. Red joins top and bottom, Blue left and right."""
-    side, radius = len(position.cells), 26.0
-    across, down, margin = radius * sqrt(3), radius * 1.5, 40.0
-
-    def middle(row: float, column: float) -> tuple[float, float]:
-        return margin + across * (column + row / 2 + 0.5), margin + radius + down * row
+    side, radius, middle = len(position.cells), RADIUS, _hexagon
+    across, down, margin = radius * sqrt(3), radius * 1.5, HEX_MARGIN
 
     def corner(row: float, column: float, k: int) -> tuple[float, float]:
         """Return corner ``k`` of a cell; corners count clockwise from the top."""

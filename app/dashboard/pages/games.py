@@ -1,10 +1,10 @@
-"""Games: watch two players of a configuration, move by move."""
+"""Games: watch two players of a configuration, move by move; begin a game of one's own, and find the kept ones."""
 
 import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from pydantic import ValidationError
@@ -12,14 +12,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.api.models import CURRENT, SHORTEST_HASH
+from app.api.kept_games import kept_names
+from app.api.models import CURRENT, SHORTEST_HASH, checked_search
 from app.api.runs import RunLocation
 from app.api.watching import WatchSpec, check_watchable
-from app.config import GameConfig
+from app.config import FrozenModel, GameConfig
 from app.core import HEURISTIC, RANDOM, BadUsage, ConfigKey, FlyballError, is_judge, split_search
 from app.dashboard.feed import Feed
 from app.dashboard.jobs import PageJob, job_of, jobs_of, may_begin, stop_job_of
 from app.dashboard.layout import Page, feed_of, render, whole_number
+from app.dashboard.pages.kept_games import kept_row
 from app.dashboard.watched import record_of, seat_names, view_of
 from app.games import bots_of, open_table
 from app.status.summary import short, show_elo
@@ -32,19 +34,22 @@ FAR_BEHIND = 1000
 """Unread events at which the feed's current model may be outdated."""
 
 HASH = re.compile(rf"[0-9a-f]{{{SHORTEST_HASH},64}}")
+MOST_LISTED = 20
+"""Most kept games that are listed."""
+
 MOST_MEMBERS = 30
 """Most members of a league that are offered as players."""
 
 
 @dataclass(frozen=True, slots=True)
 class GameRequest:
-    """A game that a page asks for."""
+    """A game that a page asks for. Where a person plays, the seats are the person's, and there is no player."""
 
     config: str
-    player: str
     against: str
     seat: str
     seed: str
+    player: str = ""
 
     @classmethod
     def of(cls, request: Request, configs: list[str]) -> "GameRequest":
@@ -60,60 +65,87 @@ class GameRequest:
         names = ("config", "player", "against", "seat", "seed")
         return urlencode({name: getattr(self, name) for name in names})
 
-    def spec(self, place: RunLocation, current: str | None) -> WatchSpec:
-        """Return the job's arguments. Raises ``BadUsage``.
+    def spec(self, feed: Feed) -> WatchSpec:
+        """Return the job's arguments. Raises ``BadUsage``."""
+        player, against = (pinned(feed, self.config, name) for name in (self.player, self.against))
+        fields = {"config": self.config, "player": player, "against": against, "seat": self.seat, "seed": self.seed}
+        return validated(WatchSpec, {**feed.place.arguments, **fields})
 
-        ``current`` is the hash of the current model, which replaces its name; ``None`` leaves the name.
-        """
 
-        def named(player: str) -> str:
-            model, simulations = split_search(player)
-            if current is None or model not in CURRENT:
-                return player
-            return current if simulations is None else f"{current}+{simulations}"
+M = TypeVar("M", bound=FrozenModel)
 
-        try:
-            return WatchSpec.model_validate(
-                {
-                    **place.arguments,
-                    "config": self.config,
-                    "player": named(self.player),
-                    "against": named(self.against),
-                    "seat": self.seat,
-                    "seed": self.seed,
-                }
-            )
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise BadUsage(f"{first['loc'][-1]}: {first['msg']}.") from error
+
+def validated(kind: type[M], fields: Mapping[str, Any]) -> M:
+    """Return a job's arguments from a form. Raises ``BadUsage``."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise BadUsage(f"{first['loc'][-1]}: {first['msg']}.") from error
+
+
+def pinned(feed: Feed, config: str, player: str) -> str:
+    """Return a player's name, with the hash of the current model in place of its name.
+
+    The name stays while the feed is too far behind to know the model.
+    """
+    model, simulations = split_search(player)
+    current = _current(feed, config) if model in CURRENT else None
+    if current is None:
+        return player
+    return current if simulations is None else f"{current}+{simulations}"
 
 
 async def games(request: Request) -> Response:
-    """Show the form; with a query, also begin and show the game."""
-    feed, has_query = feed_of(request), "config" in request.query_params
-    configs = await asyncio.to_thread(_configs, request)
-    asked = GameRequest.of(request, configs)
+    """Show the forms and the kept games; with a query, also begin and show a watched game."""
+    feed = feed_of(request)
+    asked = GameRequest.of(request, await asyncio.to_thread(_configs, request))
     job: PageJob | None = None
     problem = ""
-    if has_query:
+    if "config" in request.query_params:
         try:
             await asyncio.to_thread(_check, feed.place, asked)
             if may_begin(request):
-                spec = asked.spec(feed.place, _current(feed, asked.config))
-                job = jobs_of(request).begin(JOB, spec.model_dump(), DEADLINE_SECONDS)
+                job = jobs_of(request).begin(JOB, asked.spec(feed).model_dump(), DEADLINE_SECONDS)
         except FlyballError as error:
             problem = str(error)
-    return await asyncio.to_thread(
-        lambda: render(
+    return await games_page(request, asked, job, problem=problem)
+
+
+async def games_page(
+    request: Request,
+    asked: GameRequest,
+    job: PageJob | None = None,
+    *,
+    problem: str = "",
+    own: GameRequest | None = None,
+    own_problem: str = "",
+) -> Response:
+    """Show the page with a watched game, and with what is wrong with either form.
+
+    ``asked`` fills the form for watching, and ``own`` the form for playing.
+    """
+    feed = feed_of(request)
+
+    def page() -> Response:
+        configs = _configs(request)
+        names = list(kept_names(feed.place.folder))
+        return render(
             request,
             "games.html",
             configs=list(dict.fromkeys((*configs, asked.config))),
             asked=asked,
             key=asked.config,
             problem=problem,
+            own=own or GameRequest(asked.config, CURRENT[0], "0", ""),
+            own_problem=own_problem,
+            status_code=400 if own_problem else 200,
+            kept=[kept_row(feed.place, name) for name in names[:MOST_LISTED]],
+            unlisted=len(names[MOST_LISTED:]),
             **_shown(request, job, asked),
         )
-    )
+
+    return await asyncio.to_thread(page)
 
 
 async def part(request: Request) -> Response:
@@ -160,20 +192,27 @@ def _current(feed: Feed, config: str) -> str | None:
 
 
 def _check(place: RunLocation, asked: GameRequest) -> None:
-    """Refuse games that cannot be watched, and players that are files.
-
-    A command line may name files, but not everybody who sees the dashboard is allowed to read them.
-    """
+    """Refuse games that cannot be watched."""
     config = place.config(asked.config)
     check_watchable(config)
-    bots = bots_of(config)
     for name in (asked.player, asked.against):
-        model, _ = split_search(name)
-        if not (name in (*bots, HEURISTIC) or is_judge(name) or model in CURRENT or HASH.fullmatch(model)):
-            raise BadUsage(
-                f"There is no player {name!r} of {config.key}.",
-                hint=f"There are current, members of the league by their hashes, {', '.join(bots)}, and judges.",
-            )
+        check_player(config, name)
+
+
+def check_player(config: GameConfig, name: str) -> None:
+    """Refuse players that are files, which a command line may name.
+
+    Not everybody who sees the dashboard is allowed to read them. Raises ``BadUsage``, also for a search of too many
+    positions.
+    """
+    bots = bots_of(config)
+    model, _ = split_search(name)
+    if not (name in (*bots, HEURISTIC) or is_judge(name) or model in CURRENT or HASH.fullmatch(model)):
+        raise BadUsage(
+            f"There is no player {name!r} of {config.key}.",
+            hint=f"There are current, members of the league by their hashes, {', '.join(bots)}, and judges.",
+        )
+    checked_search(name, "against")
 
 
 def _players(config: GameConfig, rated: Mapping[str, tuple[int, float, float]]) -> list[tuple[str, str]]:
@@ -189,15 +228,20 @@ def _players(config: GameConfig, rated: Mapping[str, tuple[int, float, float]]) 
 def _shown(request: Request, job: PageJob | None, asked: GameRequest) -> dict[str, Any]:
     """Return the template values of the part that shows a game. The job says what is played, not the query."""
     if job is None or job.function != JOB:
-        return {"job": None, "view": None, "follow": True}
+        return {"job": None, "view": None}
     number = whole_number(request.query_params.get("ply", ""))
     config = feed_of(request).place.config(job.spec["config"])
     over = job.over  # before the reports, which may grow meanwhile
     record = record_of(config, job)
-    names = seat_names(config, record.result, asked.player, asked.against, job.spec["seat"])
+    names = seat_names(config, record, asked.player, asked.against, job.spec["seat"])
+    query = f"{asked.query}&job={job.key}"
     return {
         "job": job,
         "over": over,
+        "error": job.error,
+        "page": f"/games?{asked.query}&",
+        "part": f"/games/part?{query}&",
+        "stop": f"/games/stop?{query}",
         "follow": number is None,
         "view": view_of(config, record, names, number),
     }

@@ -1,4 +1,4 @@
-// Steps through a game by keys, and plays it.
+// Steps through a watched game by keys and plays it; in a person's game, keeps the keyboard on the board.
 "use strict";
 (() => {
   const PLAY_MS = 900;
@@ -52,4 +52,46 @@
     }
   });
   document.addEventListener("htmx:afterSwap", show);
+
+  // A person's game: arrows go to the next button in their direction, and the focus stays on the board after a move.
+  const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+  let atBoard = false;
+
+  function middle(one) {
+    const box = one.getBoundingClientRect();
+    return [box.x + box.width / 2, box.y + box.height / 2];
+  }
+
+  function neighbour(from, [right, down]) {
+    const [x, y] = middle(from);
+    let [nearest, least] = [null, Infinity];
+    for (const one of document.querySelectorAll("#play .spot")) {
+      const [across, low] = middle(one).map((at, k) => at - [x, y][k]);
+      const along = across * right + low * down;
+      const far = along + 2 * (Math.abs(across * down) + Math.abs(low * right));
+      if (along > 1 && far < least) [nearest, least] = [one, far];
+    }
+    return nearest;
+  }
+
+  document.addEventListener("keydown", (event) => {
+    const spot = event.target.closest("#play .spot");
+    if (!spot || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
+    if (event.key in ARROWS) neighbour(spot, ARROWS[event.key])?.focus();
+    else if (event.key === " " && spot.tagName === "A") spot.click(); // links that look like buttons act like these
+    else return;
+    event.preventDefault();
+  });
+  document.addEventListener("htmx:beforeSwap", ({ detail: { target } }) => {
+    if (target.id === "play") atBoard ||= target.contains(document.activeElement);
+  });
+  document.addEventListener("htmx:afterSwap", () => {
+    if (!atBoard) return;
+    // The attribute, because htmx sets the class of what it knew before a moment later.
+    const wanted = ["[aria-pressed=true]", ".spot", ".buttons button"];
+    const next = wanted.map((one) => document.querySelector(`#play ${one}`)).find(Boolean);
+    if (!next) return; // the others are thinking
+    next.focus({ preventScroll: true });
+    atBoard = false;
+  });
 })();
