@@ -31,7 +31,7 @@ COMMANDS = {
     "doctor": "Look for troubles of a run and this machine, and say what to do about each.",
     "state": "Show a configuration's signals, knobs and lineage, each with the event that set it.",
     "controllers": "Show what each controller watches, which knobs it owns, and what it decided.",
-    "report": "Show what a run trained, what each controller decided, and where its time went.",
+    "report": "Show what a run trained and decided, and where its time went; or compare two runs.",
     "tail": "Show events, and follow them.",
     "trace": "Show what led to an event and what came of it.",
     "emit": "Publish an event.",

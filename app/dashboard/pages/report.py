@@ -1,10 +1,14 @@
 """Report: what a run trained, what each controller decided, and where its time went; also as one file to send."""
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from app.dashboard.layout import HERE, feed_of, render, templates
+from app.dashboard.overlaid import overlaid
+from app.replay.run_comparison import RunComparison, side_by_side
 from app.replay.run_report import RunReport
 
 
@@ -18,8 +22,21 @@ def report(request: Request) -> Response:
 
 def report_file(made: RunReport, run: str) -> str:
     """Return a report as a page that needs no other file."""
+    return _file("report_tables.html", f"Report of {run}", report=made)
+
+
+def comparison_file(made: RunComparison) -> str:
+    """Return two runs side by side as a page that needs no other file."""
+    return _file("comparison_tables.html", f"{made.a.name} and {made.b.name}", **_shown(made))
+
+
+def _file(tables: str, title: str, **values: Any) -> str:
     style = (HERE / "static" / "flyball.css").read_text(encoding="utf-8")
-    return templates.get_template("report_file.html").render(report=made, run=run, style=style)
+    return templates.get_template("report_file.html").render(tables=tables, title=title, style=style, **values)
+
+
+def _shown(made: RunComparison) -> dict[str, Any]:
+    return {"compared": made, "rows": tuple(side_by_side(made.a.report, made.b.report)), "charts": overlaid(made)}
 
 
 ROUTES = (Route("/report", report),)
