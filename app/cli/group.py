@@ -38,7 +38,7 @@ COMMANDS = {
     "train": "Train a policy of a game, from collecting to the best checkpoint, in one process.",
     "eval": "Evaluate a checkpoint, in our games or in Gymnasium's environments.",
     "experience": "Write decisions of games as lines of JSON, and check such lines.",
-    "export": "Write a policy as .npz or .json, for programs that need only NumPy to play it.",
+    "export": "Write a policy as .npz or .json, which NumPy alone plays; or the run into MLflow or W&B.",
     "league": "Show the members of the leagues, and the opponents of self-play.",
     "replay": "Check that a journal replays, ask what if, publish recorded events again.",
     "scenario": "Cause a trouble in a running loop, and see how the loop reacts.",
