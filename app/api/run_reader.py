@@ -154,12 +154,19 @@ def compare_runs(a: RunLocation, b: RunLocation, on_dead: Callable[[DeadLetter],
     from app.replay.run_comparison import compare, read_run  # imports all controllers
 
     with open_run(a) as reader_a, open_run(b) as reader_b:
-        if a.folder.path.samefile(b.folder.path):
-            raise BadUsage(f"{a.folder.path} and {b.folder.path} are the same run.", hint="Name two run folders.")
-        names = [location.folder.path.absolute().name for location in (a, b)]
-        if names[0] == names[1]:
-            names = [str(location.folder.path.absolute()) for location in (a, b)]
-        return compare(read_run(reader_a, names[0], on_dead), read_run(reader_b, names[1], on_dead))
+        name_a, name_b = distinct_names(a, b)
+        return compare(read_run(reader_a, name_a, on_dead), read_run(reader_b, name_b, on_dead))
+
+
+def distinct_names(a: RunLocation, b: RunLocation) -> tuple[str, str]:
+    """Return the names of two run folders, or their paths if the names are the same.
+
+    Raises ``BadUsage`` for the same run.
+    """
+    paths = a.folder.path.absolute(), b.folder.path.absolute()
+    if paths[0].resolve() == paths[1].resolve():
+        raise BadUsage(f"{a.folder.path} and {b.folder.path} are the same run.", hint="Name two run folders.")
+    return (paths[0].name, paths[1].name) if paths[0].name != paths[1].name else (str(paths[0]), str(paths[1]))
 
 
 def warn(text: str) -> None:

@@ -6,10 +6,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from app.api.run_reader import distinct_names
+from app.core import FlyballError
 from app.dashboard.layout import HERE, feed_of, render, templates
 from app.dashboard.overlaid import overlaid
-from app.replay.run_comparison import RunComparison, side_by_side
+from app.replay.run_comparison import ComparedRun, RunComparison, compare, side_by_side
 from app.replay.run_report import RunReport
+
+
+class NotCompared(FlyballError):
+    """The dashboard was started without a run to compare with."""
 
 
 def report(request: Request) -> Response:
@@ -17,7 +23,23 @@ def report(request: Request) -> Response:
     feed = feed_of(request)
     with feed.reading() as model:
         made = model.reports.report(feed.status())
-    return render(request, "report.html", report=made)
+    return render(request, "report.html", report=made, compares=request.app.state.other is not None)
+
+
+def comparison(request: Request) -> Response:
+    """Show the run beside the one that the dashboard was started with. No page can name another one."""
+    feed, other = feed_of(request), request.app.state.other
+    if other is None:
+        hint = "Start it with flyball dashboard --compare FOLDER."
+        raise NotCompared("This dashboard does not compare its run with another one.", hint=hint)
+    names = distinct_names(feed.place, other.place)
+    with feed.reading(), other.reading():
+        sides = (
+            ComparedRun.of(name, one.model.reports, one.status())
+            for name, one in zip(names, (feed, other), strict=True)
+        )
+        made, unread = compare(*sides), other.head - other.model.position
+    return render(request, "comparison.html", unread=unread, unreadable=other.trouble, **_shown(made))
 
 
 def report_file(made: RunReport, run: str) -> str:
@@ -39,4 +61,4 @@ def _shown(made: RunComparison) -> dict[str, Any]:
     return {"compared": made, "rows": tuple(side_by_side(made.a.report, made.b.report)), "charts": overlaid(made)}
 
 
-ROUTES = (Route("/report", report),)
+ROUTES = (Route("/report", report), Route("/report/comparison", comparison))
