@@ -36,6 +36,7 @@ from daemons.clock import SystemClock, boot_id
 
 if TYPE_CHECKING:
     from app.replay.controller_reports import ControllerReport
+    from app.replay.run_comparison import RunComparison
     from app.replay.run_report import RunReport
     from app.status.league import LeagueView
 
@@ -209,6 +210,10 @@ class AsyncConnection:
     async def report(self, since: str | int | None = None) -> "RunReport":
         """Return what the run trained and decided. See ``RunReader.report``."""
         return await asyncio.to_thread(self._reader.report, since)
+
+    async def compare(self, other: str | Path, *, config_file: str | Path | None = None) -> "RunComparison":
+        """Return this run beside another one. See ``RunReader.compare``."""
+        return await asyncio.to_thread(self._reader.compare, other, config_file=config_file)
 
     async def status(self) -> Status:
         """Return the status of configurations and daemons that ``flyball status`` shows.

@@ -1,19 +1,22 @@
 """The files of a run: its journal and what is folded from it."""
 
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from app.api.arguments import Number, check_arguments
-from app.api.runs import RunLocation, check_config, check_played, complaint, open_journal, open_run
+from app.api.runs import RunLocation, check_config, check_played, complaint, locate_run, open_journal, open_run
 from app.api.selection import Selection, before_last, before_since, select
 from app.controllers import FeedbackState
-from app.core import ConfigKey
+from app.core import BadUsage, ConfigKey
 from app.events import Event, Payload
+from app.events.frames import DeadLetter
 from app.status.state import feedback_state
 
 if TYPE_CHECKING:
     from app.replay.controller_reports import ControllerReport
+    from app.replay.run_comparison import RunComparison
     from app.replay.run_report import RunReport
     from app.status.league import LeagueView
 
@@ -130,8 +133,40 @@ class RunReader:
             after = 0 if since is None else before_since(reader, str(since))
             return read_report(reader, complaint(warn), after=after)
 
+    def compare(self, other: str | Path, *, config_file: str | Path | None = None) -> "RunComparison":
+        """Return this run beside another one, as `flyball report A B` shows them.
+
+        Args:
+            other: the folder of the other run, which need not be running either.
+            config_file: the other run's settings file, if it is not its folder's ``flyball.toml``.
+
+        Raises ``NotAJournal``, ``ForeignSettings``, ``BadUsage`` for the same run, or ``BadSettings`` if a user-defined
+        controller cannot be imported.
+        """
+        return compare_runs(self._location, locate_run(other, config_file), complaint(warn))
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} to the run in {self._location.folder.path}>"
+
+
+def compare_runs(a: RunLocation, b: RunLocation, on_dead: Callable[[DeadLetter], None]) -> "RunComparison":
+    """Return two runs side by side. Raises the errors of ``RunReader.compare``."""
+    from app.replay.run_comparison import compare, read_run  # imports all controllers
+
+    with open_run(a) as reader_a, open_run(b) as reader_b:
+        name_a, name_b = distinct_names(a, b)
+        return compare(read_run(reader_a, name_a, on_dead), read_run(reader_b, name_b, on_dead))
+
+
+def distinct_names(a: RunLocation, b: RunLocation) -> tuple[str, str]:
+    """Return the names of two run folders, or their paths if the names are the same.
+
+    Raises ``BadUsage`` for the same run.
+    """
+    paths = a.folder.path.absolute(), b.folder.path.absolute()
+    if paths[0].resolve() == paths[1].resolve():
+        raise BadUsage(f"{a.folder.path} and {b.folder.path} are the same run.", hint="Name two run folders.")
+    return (paths[0].name, paths[1].name) if paths[0].name != paths[1].name else (str(paths[0]), str(paths[1]))
 
 
 def warn(text: str) -> None:

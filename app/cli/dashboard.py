@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from app.api.runs import RunLocation, open_journal
-from app.cli.options import run_options
+from app.api.run_reader import distinct_names
+from app.api.runs import RunLocation, locate_run, open_journal
+from app.cli.options import FOLDER, run_options
 from app.cli.output import note
 from app.config.loading import Loaded
 from app.dashboard.access import Access, listen, url_of
@@ -20,11 +21,14 @@ from daemons.supervisor import end_with_stdin
 
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), help="Instead of deployment.dashboard.port; 0: any free one.")
+@click.option("--compare", "other", type=FOLDER, help="Folder of another run, which the report compares this one with.")
 @click.option("--wait", is_flag=True, help="Wait for a run instead of refusing a folder without one, as services do.")
 @click.option("--fd", type=click.IntRange(0), hidden=True, help="A listening socket that `flyball up` opened.")
 @click.option("--supervised", is_flag=True, hidden=True, help="End when stdin closes.")
 @run_options
-def dashboard(location: RunLocation, *, port: int | None, wait: bool, fd: int | None, supervised: bool) -> None:
+def dashboard(
+    location: RunLocation, *, port: int | None, other: Path | None, wait: bool, fd: int | None, supervised: bool
+) -> None:
     """Show a run in the browser.
 
     The pages show configurations, events, leagues, curves and logs. `flyball up` starts the dashboard already. It reads
@@ -43,6 +47,7 @@ def dashboard(location: RunLocation, *, port: int | None, wait: bool, fd: int | 
     if not (wait or supervised):
         with open_journal(location):  # refuses a folder without a run
             pass
+    compared = None if other is None else _other_run(location, other)
     server = listen(settings) if fd is None else socket.socket(fileno=fd)
     note(f"Dashboard at {url_of(server)}" + ("" if access.token else ", read-only"))
     log, level = location.folder.log("dashboard"), loaded.deployment.log_level
@@ -50,7 +55,14 @@ def dashboard(location: RunLocation, *, port: int | None, wait: bool, fd: int | 
     if echo := not os.access(log.parent if log.parent.is_dir() else location.folder.path, os.W_OK):
         log = Path(os.devnull)
     with configure("dashboard", loaded.deployment.node, log, level, echo=echo), server, suppress(KeyboardInterrupt):
-        serve(location, access, server)
+        serve(location, access, server, compared)
+
+
+def _other_run(location: RunLocation, folder: Path) -> RunLocation:
+    other = locate_run(folder)
+    with open_journal(other):  # refuses a folder without a run
+        distinct_names(location, other)  # refuses this run's own folder
+    return other
 
 
 def _load(location: RunLocation, port: int | None) -> Loaded:

@@ -1,4 +1,4 @@
-"""``flyball export``: a model as files for other programs."""
+"""``flyball export``: a model as files for other programs, or a run for an experiment tracker."""
 
 from pathlib import Path
 
@@ -6,34 +6,60 @@ import click
 
 from app.api.runs import RunLocation
 from app.cli.options import json_option, run_options
-from app.cli.output import note, write_values
+from app.cli.output import complain, data_only_on_stdout, note, write_values
+from app.telemetry import MlflowTracker, Tracker, WandbTracker
+
+TRACKERS = ("mlflow", "wandb")
 
 
 @click.command()
-@click.argument("model")
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--config", "config_key", metavar="KEY", help="Whose model is meant by 'current'.")
+@click.argument("what")
+@click.argument("to")
+@click.option(
+    "--config", "config_key", metavar="KEY", help="Whose model 'current' is; of a run, only this configuration."
+)
 @json_option
 @run_options
-def export(location: RunLocation, model: str, file: Path, *, config_key: str | None, as_json: bool) -> None:
-    """Write the policy of MODEL, with its critic, into FILE.
+def export(location: RunLocation, what: str, to: str, *, config_key: str | None, as_json: bool) -> None:
+    """Write a model into a file, or the run into MLflow or Weights & Biases. WHAT says which.
 
-    FILE ends with .npz or .json. The command prints what was written. MODEL is a file, a folder of 'flyball train' (its
-    best), a hash, or 'current' with --config. app/portable.py describes the formats, and plays such files with nothing
-    but NumPy. 'flyball eval --model FILE' evaluates them.
+    A model: WHAT is a file, a folder of 'flyball train' (its best), a hash, or 'current' with --config. TO is a file
+    that ends with .npz or .json, for its policy and critic. The command prints what was written. app/portable.py
+    describes the formats, and plays such files with nothing but NumPy. 'flyball eval --model FILE' evaluates them. If
+    WHAT is an adapter of a language model, TO is a folder. The adapter and a small base model become folders in it,
+    which PEFT, transformers and vLLM load.
 
-    If MODEL is an adapter of a language model, FILE is a folder. The adapter and a small base model become folders in
-    it, which PEFT, transformers and vLLM load.
+    The run: WHAT is mlflow or wandb. Each configuration becomes a run there, with its ratings, curves of training,
+    knobs, counts of decisions, settings, and the latest decisions as a note. The run may be running. Once more, the
+    command adds what has come since. With mlflow, TO is a folder, which gets a database, or the address of a server.
+    With wandb, TO is a folder, to be sent by 'wandb sync'. They are extras: pip install 'flyball[mlflow]'.
     """
+    if what in TRACKERS:
+        _export_run(location, what, to, config_key, as_json=as_json)
+    else:
+        _export_model(location, what, Path(to), config_key, as_json=as_json)
+
+
+def _export_run(location: RunLocation, what: str, to: str, config_key: str | None, *, as_json: bool) -> None:
+    from app.api.exporting import export_run  # imports all controllers
+
+    with data_only_on_stdout():  # W&B prints
+        tracker: Tracker = MlflowTracker(to) if what == "mlflow" else WandbTracker(Path(to))
+        written = export_run(location, tracker, config_key, complain)
+    write_values(written, as_json=as_json)
+    note(f"{to} has it: the numbers are those of events with values that were written. Then: {tracker.command}")
+
+
+def _export_model(location: RunLocation, model: str, file: Path, config_key: str | None, *, as_json: bool) -> None:
     from app.api.models import fetch_model
     from app.core import HEURISTIC, RANDOM, is_judge
     from app.language.generator import LORA
     from app.store import MemoryStore, export_checkpoint, get_checkpoint
 
     if model in (RANDOM, HEURISTIC) or is_judge(model):
-        raise click.UsageError(f"MODEL: {model} is a bot and has no parameters; name a model.")
+        raise click.UsageError(f"WHAT: {model} is a bot and has no parameters; name a model.")
     store = MemoryStore()
-    checkpoint = get_checkpoint(store, fetch_model(model, "MODEL", location, config_key, store, say=note))
+    checkpoint = get_checkpoint(store, fetch_model(model, "WHAT", location, config_key, store, say=note))
     if checkpoint.manifest.content == LORA:
         from app.api.text_players import export_text_model  # loads torch and transformers
 

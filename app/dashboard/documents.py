@@ -37,6 +37,7 @@ GUIDES: Mapping[str, Mapping[str, str]] = {
         "ADR/guide/security.md": "Keys of machines and people, and what each may do.",
         "ADR/guide/store.md": "Where models and shards are: a folder, or S3.",
         "ADR/guide/monitoring.md": "Prometheus, Grafana, webhooks, traces, logs.",
+        "ADR/guide/trackers.md": "A run in MLflow, or Weights & Biases.",
         "ADR/guide/repairing.md": "Backups, the journal of a long run, damage.",
         "ADR/guide/devices.md": "GPUs, precision, and trainings shared by processes.",
         "ADR/guide/ray.md": "Jobs on a Ray cluster.",

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from types import FrameType
 
 import uvicorn
@@ -54,14 +54,20 @@ TICKS_PER_SECOND = 10
 """Rate of ``uvicorn.Server.on_tick``."""
 
 
-def application(place: RunLocation, access: Access) -> Starlette:
-    """Return the dashboard of a run as an ASGI application."""
+def application(place: RunLocation, access: Access, compared: RunLocation | None = None) -> Starlette:
+    """Return the dashboard of a run as an ASGI application. ``compared`` is the run that its report compares with."""
     feed, jobs, played = Feed(place), PageJobs(), PlayedGames()
+    other = Feed(compared) if compared else None
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         try:
-            async with jobs.running(), played.running(), feed.following():
+            async with (
+                jobs.running(),
+                played.running(),
+                feed.following(),
+                other.following() if other else nullcontext(),
+            ):
                 yield
         except BaseException:  # of a task, not of a request
             app.state.broken = True
@@ -69,14 +75,14 @@ def application(place: RunLocation, access: Access) -> Starlette:
 
     others = (*stream.ROUTES, *session.ROUTES, *actions.ROUTES, *report.ROUTES, *play.ROUTES, *kept_games.ROUTES)
     app = web_application(PAGES, access, others=others, lifespan=lifespan)
-    app.state.feed, app.state.jobs, app.state.played = feed, jobs, played
+    app.state.feed, app.state.other, app.state.jobs, app.state.played = feed, other, jobs, played
     app.state.pending, app.state.broken = dict[str, Pending](), False
     return app
 
 
-def serve(place: RunLocation, access: Access, server: socket.socket) -> None:
+def serve(place: RunLocation, access: Access, server: socket.socket, compared: RunLocation | None = None) -> None:
     """Serve the dashboard until SIGTERM or SIGINT. Exits with 1 if the feed breaks, as pages would go stale."""
-    app, notifier = application(place, access), Notifier()
+    app, notifier = application(place, access, compared), Notifier()
 
     class Server(uvicorn.Server):
         """A server that ends when its feed breaks.

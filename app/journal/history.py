@@ -48,6 +48,14 @@ def _landmark_events(journal: JournalReader, kind: type[Payload]) -> Iterator[Ev
         yield from reversed(read_events(record, types=types, reporter="history", on_dead=lambda _: None))
 
 
+def first_configured(journal: JournalReader) -> Event[RunConfigured] | None:
+    """Return a run's first RUN_CONFIGURED, which stays when old events are deleted; None in an empty journal."""
+    event = None
+    for event in _landmark_events(journal, RunConfigured):  # noqa: B007 - the last one is the first
+        pass
+    return event
+
+
 def recorded_dead_letters(journal: JournalReader) -> list[DeadLetter]:
     """Return the dead letters about recorded events, sorted by position."""
     return sorted((dead for dead in journal.dead_letters() if dead.position), key=lambda dead: dead.position)

@@ -12,6 +12,7 @@ from app.config import RunSettings
 from app.controllers.state import FeedbackState, WorkerTime, state_of
 from app.core import ConfigKey, Elo
 from app.events import (
+    DaemonStarted,
     EvaluationCompleted,
     Event,
     ExplorationBoost,
@@ -19,6 +20,7 @@ from app.events import (
     ModelRolledBack,
     PlateauDetected,
     PromotionRejected,
+    SelfplayComplete,
     TrainingCompleted,
 )
 from app.events.frames import DeadLetter
@@ -31,12 +33,21 @@ from app.replay.replaying import all_settings
 from app.status.status import READS, Board, Status
 
 
+class Rated(Row, frozen=True):
+    """A rating at a time; ``stderr`` is its standard error."""
+
+    time: datetime
+    elo: Elo
+    stderr: float
+
+
 class ConfigReport(Row, frozen=True):
     """Counts and ratings of a configuration in the time of the report.
 
     Attributes:
-        elo_before: its rating at the beginning, otherwise its first one; ``None`` without any.
+        elo_before, elo_before_stderr: its rating at the beginning, otherwise its first one; ``None`` without any.
         elo, elo_stderr: its latest rating.
+        games, rows: of self-play.
         trainings: completed ones; the initial model's counts nowhere.
         promotions, rejections: verdicts on candidates, operators' included.
         boosts: number of times that exploration was raised.
@@ -46,8 +57,11 @@ class ConfigReport(Row, frozen=True):
 
     key: ConfigKey
     elo_before: Elo | None
+    elo_before_stderr: float | None
     elo: Elo | None
     elo_stderr: float | None
+    games: int
+    rows: int
     trainings: int
     promotions: int
     rejections: int
@@ -66,6 +80,7 @@ class RunReport(Row, frozen=True):
     Attributes:
         first, last: times of the first and the last event.
         events: number of events.
+        nodes: machines whose daemons started.
         configs: what happened to each configuration; last those that the run no longer plays.
         decided: by controller, or by operator, the number of decisions and observations by event name.
         attention: what an operator should look at.
@@ -74,9 +89,15 @@ class RunReport(Row, frozen=True):
     first: datetime | None
     last: datetime | None
     events: int
+    nodes: tuple[str, ...]
     configs: tuple[ConfigReport, ...]
     decided: dict[str, dict[str, int]]
     attention: tuple[str, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds from the first event to the last one."""
+        return 0.0 if self.first is None or self.last is None else (self.last - self.first).total_seconds()
 
     @property
     def worker_seconds(self) -> float:
@@ -99,6 +120,7 @@ class RunReports:
 
     Attributes:
         controllers: reports of the controllers.
+        ratings: each configuration's ratings, in order of time.
     """
 
     def __init__(self, past: Sequence[RunSettings] = (), voided: Collection[int] = (), *, after: int = 0) -> None:
@@ -106,7 +128,8 @@ class RunReports:
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._decided: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._before: dict[str, FeedbackState] | None = None
-        self._first_elo: dict[str, Elo] = {}
+        self.ratings: defaultdict[str, list[Rated]] = defaultdict(list)
+        self._nodes: set[str] = set()
         self._first: datetime | None = None
         self._last: datetime | None = None
         self._events = 0
@@ -123,7 +146,7 @@ class RunReports:
         if by and type(event.data) not in WORK:
             self._decided[by][event.data.event_name] += 1
 
-    def _count(self, event: Event[Any]) -> None:
+    def _count(self, event: Event[Any]) -> None:  # noqa: C901 - one case an event type
         """Count an event that is not folded yet."""
         key, counts = event.subject, self._counts[event.subject]
         self._events += 1
@@ -141,8 +164,13 @@ class RunReports:
                 counts["stalls"] += 1
             case ExplorationBoost(multiplier=multiplier):
                 counts["boosts"] += multiplier > state_of(self.controllers.states, key).exploration_boost
-            case EvaluationCompleted(purpose="rating", elo=elo):
-                self._first_elo.setdefault(key, elo)
+            case EvaluationCompleted(purpose="rating", elo=elo, elo_stderr=stderr):
+                self.ratings[key].append(Rated(time=event.recordedtime, elo=elo, stderr=stderr))
+            case SelfplayComplete(shard=shard):
+                counts["games"] += shard.games
+                counts["rows"] += shard.rows
+            case DaemonStarted(node=node):
+                self._nodes.add(node)
 
     def report(self, status: Status | None) -> RunReport:
         """Return the report so far. The run's status names what an operator should look at."""
@@ -154,6 +182,7 @@ class RunReports:
             first=self._first,
             last=self._last,
             events=self._events,
+            nodes=tuple(sorted(self._nodes)),
             configs=tuple(self._config(key) for key in (*keys, *dropped)),
             decided={by: dict(sorted(counts.items())) for by, counts in sorted(self._decided.items())},
             attention=tuple(f"{config.key}: {config.waiting_for}" for config in waiting),
@@ -163,12 +192,18 @@ class RunReports:
         states = self.controllers.states
         before = state_of(states if self._before is None else self._before, key)
         state = state_of(states, key)
-        counts = self._counts[key]
+        counts, rated = self._counts[key], self.ratings.get(key)
+        elo_before, stderr_before = before.elo_current, before.elo_stderr
+        if elo_before is None and rated:
+            elo_before, stderr_before = rated[0].elo, rated[0].stderr
         return ConfigReport(
             key=key,
-            elo_before=self._first_elo.get(key) if before.elo_current is None else before.elo_current,
+            elo_before=elo_before,
+            elo_before_stderr=stderr_before,
             elo=state.elo_current,
             elo_stderr=state.elo_stderr,
+            games=counts["games"],
+            rows=counts["rows"],
             trainings=counts["trainings"],
             promotions=counts["promotions"],
             rejections=counts["rejections"],
@@ -182,8 +217,10 @@ class RunReports:
         )
 
 
-def read_report(reader: JournalReader, on_dead: Callable[[DeadLetter], None], *, after: int = 0) -> RunReport:
-    """Fold a journal into a report of the events after a position."""
+def fold_report(
+    reader: JournalReader, on_dead: Callable[[DeadLetter], None], *, after: int = 0
+) -> tuple[RunReports, Status | None]:
+    """Fold a journal into the report of the events after a position, and the run's status."""
     voided = voided_events(reader)
     folded, board = RunReports(all_settings(reader), voided.keys(), after=after), Board()
     last: datetime | None = None
@@ -194,4 +231,10 @@ def read_report(reader: JournalReader, on_dead: Callable[[DeadLetter], None], *,
         last = event.recordedtime
         if type(event.data) in READS:
             board.feed((event,))
-    return folded.report(None if last is None else board.status(last, None, running=True))
+    return folded, None if last is None else board.status(last, None, running=True)
+
+
+def read_report(reader: JournalReader, on_dead: Callable[[DeadLetter], None], *, after: int = 0) -> RunReport:
+    """Return the report of a journal's events after a position."""
+    folded, status = fold_report(reader, on_dead, after=after)
+    return folded.report(status)

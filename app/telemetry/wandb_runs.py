@@ -40,15 +40,14 @@ def check_wandb(mode: WandbMode, setting: str) -> None:
         )
 
 
-def loaded_wandb(setting: str) -> Any:
-    """Return the module ``wandb``. Raises ``NoWandb``."""
+def loaded_wandb(setting: str = "") -> Any:
+    """Return the module ``wandb``. ``setting`` names the setting that asks for it. Raises ``NoWandb``."""
     try:
         import wandb
     except ImportError as error:
-        raise NoWandb(
-            "Logging to Weights & Biases needs wandb.",
-            hint=f"Install it with: pip install 'flyball[wandb]', or set {setting} to off.",
-        ) from error
+        instead = f", or set {setting} to off." if setting else ""
+        hint = f"Install it with: pip install 'flyball[wandb]'{instead}"
+        raise NoWandb("Logging to Weights & Biases needs wandb.", hint=hint) from error
     return wandb
 
 
@@ -92,6 +91,10 @@ class WandbRun:
     def summarise(self, name: str, value: float) -> None:
         """Set a value of the run's summary."""
         self._run.summary[name] = value
+
+    def annotate(self, text: str) -> None:
+        """Set the run's notes."""
+        self._run.notes = text
 
     def close(self) -> None:
         """Send what is pending, and end the run."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from browsing import PATIENCE_MS, PHONE, WIDE, broker_of, is_live, page_of, positions
 from dashboards import TOKEN, append, served
+from generated_run import generated, write_generated
 from recorded_run import KEY, recording, write_journal
 
 from app.events import Event, TrainingBlockedByQuality
@@ -20,6 +21,7 @@ PATHS = (
     f"/configuration/{KEY}",
     f"/controllers/{KEY}",
     "/report",
+    "/report/comparison",
     "/events",
     f"/event?id={EVENTS[7].id}",
     f"/league/{KEY}",
@@ -43,7 +45,9 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     line |= {"attributes": {"daemon": "model_lifecycle", "node": "laptop", "event_id": EVENTS[7].id}}
     (folder / "logs").mkdir()
     (folder / "logs" / "model_lifecycle.jsonl").write_text(json.dumps(line))
-    with served(folder, TOKEN) as url:
+    other = tmp_path_factory.mktemp("other")
+    write_generated(other / "journal.sqlite", tuple(generated(700, seed=3)))
+    with served(folder, TOKEN, compared=other) as url:
         yield url
 
 

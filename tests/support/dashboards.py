@@ -22,9 +22,12 @@ TOKEN = "a token of enough characters"
 LOCAL = frozenset({"localhost", "127.0.0.1", "testserver"})
 
 
-def dashboard_of(folder: Path, token: str | None = None, *, private: bool = False) -> Starlette:
-    """Return the dashboard of a run."""
-    return application(locate_run(folder), Access(LOCAL, token, private))
+def dashboard_of(
+    folder: Path, token: str | None = None, *, private: bool = False, compared: Path | None = None
+) -> Starlette:
+    """Return the dashboard of a run, perhaps with another one to compare it with."""
+    other = None if compared is None else locate_run(compared)
+    return application(locate_run(folder), Access(LOCAL, token, private), other)
 
 
 def append(folder: Path, events: Sequence[Event[Any]]) -> None:
@@ -33,9 +36,9 @@ def append(folder: Path, events: Sequence[Event[Any]]) -> None:
 
 
 @contextmanager
-def served(folder: Path, token: str | None = None, port: int = 0) -> Iterator[str]:
+def served(folder: Path, token: str | None = None, port: int = 0, compared: Path | None = None) -> Iterator[str]:
     """Serve the dashboard of a run in a thread; yield its URL. The URL has no slash at its end."""
-    app = dashboard_of(folder, token)
+    app = dashboard_of(folder, token, compared=compared)
     loops: list[asyncio.AbstractEventLoop] = []
     with listen(DashboardSettings(port=port)) as socket:
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))

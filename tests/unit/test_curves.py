@@ -104,6 +104,7 @@ def test_run_curves_at_wandb_are_those_of_tensorboard(tmp_path: Path, monkeypatc
     pytest.importorskip("wandb", reason="Weights & Biases is an extra: pip install 'flyball[wandb]'")
     monkeypatch.setenv("WANDB_SILENT", "true")
     folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
     for start in ("first", "second"):  # a later start continues the same W&B runs
         curves = RunCurves(folder, Deployment(wandb="offline"), start)
         curves.take(event(trained(step=1, entropy=1.25)))

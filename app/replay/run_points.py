@@ -1,0 +1,95 @@
+"""A run's events as points of experiment trackers: training curves, ratings, knobs and decisions. Pure."""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from app.config import PARAMETERS, RunSettings, flatten
+from app.controllers.knobs import configured
+from app.controllers.state import state_of
+from app.core import SECOND_US, SECONDS_PER_HOUR, ConfigKey
+from app.events import Event, MatchmakingUpdated, Payload
+from app.replay.controller_reports import ControllerReports
+from app.replay.divergences import WORK
+from app.status.summary import event_text, show_time
+from app.telemetry.curves import points
+from app.telemetry.trackers import Summary, TrackedPoint
+
+NOTED = 20
+"""Latest decisions about a configuration that its summary names."""
+
+FACTORS = ("exploration_boost", "selfplay_rate", "curriculum_weight")
+"""Knobs that are numbers from the beginning, beside the parameters."""
+
+
+class RunPoints:
+    """Folds events into points.
+
+    Args:
+        past: the run's settings, which name its user-defined controllers.
+        voided: positions of events to leave out.
+        start_us: time of the run's first event, microseconds since 1970.
+    """
+
+    def __init__(self, past: Sequence[RunSettings], voided: Collection[int], start_us: int) -> None:
+        self._controllers, self._start_us = ControllerReports(past, voided), start_us
+        self._position, self._time_ms = 0, start_us // 1000
+        self._steps: dict[ConfigKey, int] = {}
+        self._knobs: dict[ConfigKey, dict[str, float]] = {}
+        self._counts: defaultdict[ConfigKey, Counter[str]] = defaultdict(Counter)
+        self._decided: defaultdict[ConfigKey, Counter[str]] = defaultdict(Counter)
+        self._noted: defaultdict[ConfigKey, deque[str]] = defaultdict(lambda: deque(maxlen=NOTED))
+
+    def take(self, event: Event[Any]) -> Iterator[tuple[ConfigKey, TrackedPoint]]:
+        """Fold the next event, and iterate over the points that it adds to each configuration."""
+        self._position, self._time_ms = event.sequence, event.recorded_us // 1000
+        by = self._controllers.take(event)
+        settings = self._controllers.settings
+        for config in settings.configs if settings else ():
+            key = config.key
+            if event.subject not in ("", key):
+                continue
+            values = dict(self._curves(key, event.data)) if event.subject else {}
+            if by and type(event.data) not in WORK:
+                values |= self._decision(key, by, event)
+            values |= self._changed_knobs(key)
+            if values:
+                hours = (event.recorded_us - self._start_us) / SECOND_US / SECONDS_PER_HOUR
+                step = self._steps.get(key, 0)
+                yield key, TrackedPoint(event.sequence, self._time_ms, hours, step, values)
+
+    def _curves(self, key: ConfigKey, data: Payload) -> Iterator[tuple[str, float]]:
+        for tag, value, step in points(data):
+            self._steps[key] = step
+            yield tag, value
+
+    def _decision(self, key: ConfigKey, by: str, event: Event[Any]) -> Mapping[str, float]:
+        name = event.data.event_name
+        self._counts[key][name] += 1
+        self._decided[key][f"{by}/{name}"] += 1
+        if not isinstance(event.data, MatchmakingUpdated):  # it follows every promotion, and would crowd out the others
+            text = event_text(event, self._controllers.settings).plain
+            self._noted[key].append(f"{show_time(event.recordedtime)} {text}")
+        return {f"decisions/{name}": self._counts[key][name]}
+
+    def _changed_knobs(self, key: ConfigKey) -> Mapping[str, float]:
+        state, settings = state_of(self._controllers.states, key), self._controllers.settings
+        assert settings is not None  # its configurations are folded
+        knobs = {name: float(getattr(state, name)) for name in FACTORS}
+        for parameter in PARAMETERS:
+            decided = getattr(state, parameter)
+            knobs[parameter] = configured(parameter, settings, key) if decided is None else decided
+        before, self._knobs[key] = self._knobs.get(key, {}), knobs
+        return {f"knobs/{name}": value for name, value in knobs.items() if before.get(name) != value}
+
+    def settings(self, key: ConfigKey) -> Mapping[str, Any]:
+        """Return the latest settings of a configuration, and the run's own, by their dotted names."""
+        settings = self._controllers.settings
+        assert settings is not None
+        tree = settings.model_dump(mode="json", exclude={"configs"})
+        return flatten(tree) | flatten(settings.config(key).model_dump(mode="json", exclude={"key"}))
+
+    def summary(self, key: ConfigKey) -> Summary:
+        """Return what was decided about a configuration up to the last event."""
+        notes = "\n".join(f"- {line}" for line in reversed(self._noted[key]))
+        return Summary(self._position, self._time_ms, dict(sorted(self._decided[key].items())), notes)

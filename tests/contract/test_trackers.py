@@ -1,0 +1,154 @@
+"""Every experiment tracker holds what a run recorded, however often it is exported.
+
+MLflow and W&B are extras. Stand-ins that refuse what they refuse take their place, so that the adapters run everywhere.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from commands import invoke, refused, succeeded, told
+from generated_run import generated, laptop, write_generated
+from tracker_stores import Held, fake_mlflow, fake_wandb, held_by_mlflow, held_by_wandb
+
+from app.api.exporting import export_run
+from app.api.runs import locate_run
+from app.core import ConfigKey
+from app.events import EvaluationCompleted, TrainingCompleted
+from app.telemetry import MlflowTracker, WandbTracker
+from app.telemetry.trackers import Identity, Summary, TrackedPoint, Tracker
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # what trackers import warns of itself
+KEY = "tic_tac_toe_2p"
+EVENTS = tuple(generated(1500, seed=2))
+EARLIER = 700
+"""Events at the first of two exports, while the run is running."""
+
+
+class Store(NamedTuple):
+    """A tracker under test."""
+
+    name: str
+    open: Callable[[Path], Tracker]
+    held: Callable[[Path], dict[str, Held]]
+
+
+STORES = {
+    "mlflow": (Store("mlflow", lambda folder: MlflowTracker(str(folder)), held_by_mlflow), fake_mlflow),
+    "wandb": (Store("wandb", WandbTracker, held_by_wandb), fake_wandb),
+}
+
+
+@pytest.fixture(params=["mlflow", "wandb", "mlflow in memory", "wandb in memory"])
+def store(request, monkeypatch: pytest.MonkeyPatch) -> Store:
+    name, _, stands_in = request.param.partition(" ")
+    found, fake = STORES[name]
+    if stands_in:
+        for module, content in fake().items():
+            monkeypatch.setitem(sys.modules, module, content)
+    elif find_spec(name) is None:
+        pytest.skip(f"{name} is an extra: pip install 'flyball[{name}]'")
+    return found
+
+
+def run_of(folder: Path, count: int = len(EVENTS)) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "journal.sqlite").unlink(missing_ok=True)
+    write_generated(folder / "journal.sqlite", EVENTS[:count])
+    return folder
+
+
+def exported(store: Store, run: Path, to: Path, key: str | None = None) -> dict[str, int]:
+    return export_run(locate_run(run), store.open(to), key, lambda _: None)
+
+
+def test_tracker_holds_what_the_events_say(store: Store, tmp_path: Path) -> None:
+    exported(store, run_of(tmp_path / "run"), tmp_path / "to")
+    held = store.held(tmp_path / "to")
+    assert set(held) == {config.key for config in laptop().configs}
+    for key, one in held.items():
+        about = [event.data for event in EVENTS if event.subject == key]
+        rated = [data for data in about if isinstance(data, EvaluationCompleted) and data.purpose == "rating"]
+        assert one.curves["evaluation/elo"] == [(data.step, pytest.approx(data.elo)) for data in rated]
+        trained = [data for data in about if isinstance(data, TrainingCompleted) and data.metrics]
+        losses = [(data.step, pytest.approx(data.metrics["policy_loss"])) for data in trained]
+        assert one.curves.get("train/policy_loss", []) == losses
+        counts = Counter(data.event_name for data in about)
+        assert one.decided["ModelLifecycleCoordinator/MODEL_PROMOTED"] == counts["MODEL_PROMOTED"]
+        assert [value for _, value in one.curves["decisions/MODEL_PROMOTED"]] == [
+            *range(1, counts["MODEL_PROMOTED"] + 1)
+        ]
+        assert one.curves["knobs/learning_rate"][0] == (0, laptop().config(key).learning_rate)
+        assert one.settings["learning_rate"] == str(laptop().config(key).learning_rate)
+        assert (one.settings["seed"], one.settings["game"]) == ("0", laptop().config(key).game)
+        assert "by ModelLifecycleCoordinator" in one.notes
+
+
+def test_exporting_again_doubles_nothing(store: Store, tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run")
+    exported(store, run, tmp_path / "to")
+    once = store.held(tmp_path / "to")
+    exported(store, run, tmp_path / "to")
+    assert store.held(tmp_path / "to") == once
+
+
+def test_export_of_a_running_run_is_continued(store: Store, tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", EARLIER)
+    exported(store, run, tmp_path / "to")
+    before = store.held(tmp_path / "to")[KEY].curves["evaluation/elo"]
+    exported(store, run_of(run), tmp_path / "to")
+    exported(store, run, tmp_path / "at_once")
+    held, whole = store.held(tmp_path / "to"), store.held(tmp_path / "at_once")
+    assert held == whole
+    assert 0 < len(before) < len(held[KEY].curves["evaluation/elo"])
+
+
+def test_one_configuration_alone_can_be_exported(store: Store, tmp_path: Path) -> None:
+    assert list(exported(store, run_of(tmp_path / "run"), tmp_path / "to", KEY)) == [KEY]
+    assert list(store.held(tmp_path / "to")) == [KEY]
+
+
+def test_odd_names_many_values_and_changes_are_kept(store: Store, tmp_path: Path) -> None:
+    """Settings that change between two exports hinder none, and the earlier values stay."""
+    identity = Identity("0123456789abcdef", "run", ConfigKey(KEY), 1_770_000_000_000, {"a.b": 1, "long": "x" * 9000})
+    run = store.open(tmp_path).open(identity)
+    for step in range(1200):
+        values = {"evaluation/score/current+64": step / 1200, "evaluation/score/mcts:1000": 0.5}
+        run.log(TrackedPoint(step + 1, 1_770_000_000_000 + step, step / 60, step, values))
+    run.close(Summary(1200, 1_770_000_001_200, {"Gate/MODEL_PROMOTED": 3}, "notes " * 2000))
+    held = store.held(tmp_path)[KEY]
+    (odd,) = (name for name in held.curves if name.startswith("evaluation/score/current"))
+    assert held.curves[odd] == [(step, pytest.approx(step / 1200)) for step in range(1200)]
+    assert held.decided == {"Gate/MODEL_PROMOTED": 3}
+    changed = identity._replace(settings={"a.b": 2, "long": "x" * 9000})
+    store.open(tmp_path).open(changed).close(Summary(1200, 1_770_000_001_200, {"Gate/MODEL_PROMOTED": 3}, ""))
+    assert store.held(tmp_path)[KEY].settings["a.b"] == {"mlflow": "1", "wandb": "2"}[store.name]
+
+
+def test_command_exports_and_says_how_to_look(store: Store, tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", EARLIER)
+    written = told(invoke("export", store.name, tmp_path / "to", "--json", run=run))
+    assert written.keys() == store.held(tmp_path / "to").keys()
+    assert min(written.values()) > 0
+    again = succeeded(invoke("export", store.name, tmp_path / "to", "--config", KEY, run=run))
+    assert {"mlflow": "mlflow ui", "wandb": "wandb sync"}[store.name] in again.stderr
+    refused(invoke("export", store.name, tmp_path / "to", "--config", "hex8_2p", run=run), 4, "does not play hex8_2p")
+
+
+@pytest.mark.parametrize("name", ["mlflow", "wandb"])
+def test_missing_package_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    result = invoke("export", name, tmp_path / "to", run=run_of(tmp_path / "run", 50))
+    assert result.exit_code != 0
+    assert f"pip install 'flyball[{name}]'" in result.stderr
+    assert not (tmp_path / "to").exists()
+
+
+def test_folder_without_a_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, content in fake_wandb().items():
+        monkeypatch.setitem(sys.modules, module, content)
+    refused(invoke("export", "wandb", tmp_path / "to", run=tmp_path), 3, "There is no run in")
