@@ -26,10 +26,10 @@ PROFILE = "demo"
 FOLDER, USUAL_FOLDER = Path("demo"), Path("run")
 """The run folder of the demonstration, and the usual one, in whose place it comes."""
 
-READING_SECONDS = 8.0
-"""Time to read an announcement, before the trouble is planted."""
+READING_SECONDS = 7.0
+"""Time to read an announcement before the trouble is planted, and an explanation before the next act."""
 
-READY_SECONDS, WAIT_SECONDS = 120, 180
+READY_SECONDS, WAIT_SECONDS = 120, 240
 """Longest times until a trouble can be planted, and until it is over, on a slow machine."""
 
 MOST_COLUMNS = 110
@@ -113,6 +113,7 @@ class Demonstration:
             code = await run(self._command(act))
             seen += code == 0
             say(self._text("", conclusion(act, code, self._location)))
+            await asyncio.sleep(READING_SECONDS)
         end = f"{seen} of {len(ACTS)} troubles were noticed, answered and overcome. The run stops; its report follows."
         go_on = f"{self._location.command('up')} continues this run, without planted troubles."
         say(self._text(end, {"Go on": go_on}))

@@ -56,10 +56,11 @@ ACTS: Final[Sequence[Act]] = (
         title="a game that stops learning",
         scenario="plateau",
         key=STUCK,
-        planted=f"An operator's mistake: the learning rate of {STUCK} becomes a millionth. The event's reason names "
+        planted=f"An operator's mistake: the learning rate of {STUCK} becomes 0.000001. The event's reason names "
         "the scenario.",
         watch="Its ratings stay flat: that is a stall. Exploration is boosted. When boosts bring nothing, the game is "
-        f"plateaued and its worker time goes to {LEARNING}. Then the learning rate is restored.",
+        f"plateaued and its worker time goes to {LEARNING}. Then the learning rate is restored, and the time comes "
+        "back. This takes a minute or two.",
         answers={
             "FeedbackLoopController": (PlateauDetected, ExplorationBoost),
             "CurriculumIntegration": (CurriculumRebalanced,),
@@ -67,8 +68,8 @@ ACTS: Final[Sequence[Act]] = (
         commands=(("controllers", STUCK), ("state", STUCK)),
         page=f"/controllers/{STUCK}",
         explained="A stall is a slope of ratings whose upper confidence bound lies below a threshold, over a whole "
-        "window: noise alone boosts nothing. Here a window is 36 seconds; by default it spans twenty ratings. "
-        "Plateaued games keep the least weight, so that an improvement is still noticed.",
+        "window: noise alone boosts nothing. Here a window spans six ratings, by default twenty. Compute follows the "
+        "gain per second of worker time. A plateaued game keeps the least weight, so that its recovery is noticed.",
     ),
     Act(
         title="a worker whose games have false results",

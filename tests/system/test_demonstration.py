@@ -23,7 +23,14 @@ ROOT = Path(__file__).parents[2]
 def demonstration(folder: Path) -> Iterator[tuple[RunningLoop, Path]]:
     """Start README's command on a terminal, in a folder. Yields its loop, and the file of what the terminal shows."""
     program, *words = shlex.split(COMMAND)
-    makefile = ("--no-print-directory", "-f", str(ROOT / "Makefile"), "-o", "venv", f"BIN={Path(sys.executable).parent}")
+    makefile = (
+        "--no-print-directory",
+        "-f",
+        str(ROOT / "Makefile"),
+        "-o",
+        "venv",
+        f"BIN={Path(sys.executable).parent}",
+    )
     shown = folder / "shown"
     with shown.open("wb") as output:
         process = on_a_terminal((program, *makefile, *words), cwd=folder, stdout=output, stderr=output)

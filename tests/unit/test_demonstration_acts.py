@@ -86,7 +86,7 @@ def test_commands_and_pages_exist(act: Act) -> None:
 
 
 class Told:
-    """What a demonstration says, and the commands that it runs. ``codes`` are the exit codes of these."""
+    """The texts and commands of a demonstration, whose commands end with ``codes``."""
 
     def __init__(self, *codes: int) -> None:
         self.texts, self.commands, self._codes = list[str](), list[Sequence[str]](), [*codes]
@@ -121,7 +121,7 @@ async def test_an_act_without_answer_is_named_and_the_next_follows(monkeypatch: 
     assert len(told.commands) == len(ACTS)
     late, unready = (" ".join(told.texts[place].split()) for place in (2, 6))
     again = "To try it again in a run that is running: flyball --run demo scenario {0.scenario} {0.key}"
-    assert late.startswith("Not seen: A step did not come within 180 s")
+    assert late.startswith("Not seen: A step did not come within 240 s")
     assert late.endswith(again.format(ACTS[0]))
     assert unready.startswith("Not seen: Nothing was planted, for the reason above.")
     assert "2 of 4 troubles were noticed" in told.texts[-1]
