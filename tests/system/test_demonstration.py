@@ -32,13 +32,15 @@ def demonstration(folder: Path) -> Iterator[tuple[RunningLoop, Path]]:
         f"BIN={Path(sys.executable).parent}",
     )
     shown = folder / "shown"
-    with shown.open("wb") as output:
-        process = on_a_terminal((program, *makefile, *words), cwd=folder, stdout=output, stderr=output)
+    command = (program, *makefile, *words)
+    with (
+        shown.open("wb") as output,
+        on_a_terminal(command, cwd=folder, stdout=output, stderr=output) as process,
+    ):
         try:
             yield RunningLoop(folder / "demo", process), shown
         finally:
             process.terminate()
-            process.wait(60)
 
 
 @pytest.mark.timeout(300)

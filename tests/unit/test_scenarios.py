@@ -43,6 +43,7 @@ from app.scenarios.plan import ConfigView, NotReady, Scenario
 from app.scenarios.regression import store_reversed
 from app.scenarios.stall import QUICK
 from app.store import FileStore, MemoryStore, get_checkpoint, get_shard, put_checkpoint
+from daemons.registry import DAEMONS
 
 CONFIG = GAMES[KEY]
 
@@ -351,3 +352,10 @@ def test_what_is_published_can_be_published(learned, scenario: Scenario):
         if data is not None:
             subject = plan.key if data.scope == "config" else None
             originate(data, event_id=derive_id("x"), time=EPOCH, subject=subject)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values())
+def test_steps_are_events_of_daemons(learned, scenario: Scenario):
+    """A step of a type that nothing emits any more would never come."""
+    emitted = frozenset({NodeLost}).union(*(spec.emits for spec in DAEMONS.values()))  # the broker's own fact
+    assert {step.kind for step in scenario.plan(*learned).expected} <= emitted
