@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from time import sleep
 from typing import Any
 
 import click
@@ -15,7 +16,8 @@ from app.cli.options import json_option, run_options
 from app.cli.output import note, show, write_json
 from app.core import FlyballError, derive_id
 from app.events import Event, Payload, Scope, follow, originate
-from app.scenarios import SCENARIOS, Expected, ObservedStep, Plan, Pointless, Watch
+from app.journal import NotAJournal
+from app.scenarios import SCENARIOS, Expected, NotReady, ObservedStep, Plan, Pointless, Watch
 from app.status.summary import event_text, show_age, summarise
 from daemons.clock import SystemClock, boot_id
 
@@ -24,6 +26,9 @@ ID_DIGITS = 12
 """Digits of printed ids; more than elsewhere, because users copy these."""
 
 DEADLINE_S = 10.0
+
+LOOK_S = 2.0
+"""Seconds between two looks at a loop that lacks what a scenario needs."""
 
 
 class NeverCame(FlyballError, code="unavailable"):
@@ -44,9 +49,18 @@ class NeverCame(FlyballError, code="unavailable"):
     type=click.FloatRange(0),
     help="Seconds until the loop must have recovered; 0 makes the trouble and leaves.",
 )
+@click.option(
+    "--ready",
+    "ready_seconds",
+    default=0.0,
+    type=click.FloatRange(0),
+    help="Seconds in which the loop may still reach what the trouble needs.",
+)
 @json_option
 @run_options
-def scenario(location: RunLocation, name: str, config_key: str | None, *, seconds: float, as_json: bool) -> None:
+def scenario(
+    location: RunLocation, name: str, config_key: str | None, *, seconds: float, ready_seconds: float, as_json: bool
+) -> None:
     """Cause a trouble in a running loop, and follow the recovery.
 
     The command follows how the trouble is detected, decided upon and recovered from. The trouble gets in as an
@@ -54,7 +68,7 @@ def scenario(location: RunLocation, name: str, config_key: str | None, *, second
     configuration that has what the trouble needs is chosen; dead-node takes none. Each step is printed as it is seen,
     then the commands that show how one led to another.
     """
-    plan = _plan(location, name, config_key, seconds)
+    plan = _plan(location, name, config_key, seconds, ready_seconds)
     reporter = Reporter(location, plan, as_json=as_json)
     try:
         asyncio.run(_play(location, plan, reporter, seconds))
@@ -62,11 +76,11 @@ def scenario(location: RunLocation, name: str, config_key: str | None, *, second
         reporter.close()
 
 
-def _plan(location: RunLocation, name: str, config_key: str | None, seconds: float) -> Plan:
+def _plan(location: RunLocation, name: str, config_key: str | None, seconds: float, ready_seconds: float) -> Plan:
     chosen = SCENARIOS[name]
     if config_key is not None and not chosen.takes_config:
         raise click.UsageError(f"{name} strikes whichever configuration comes next: leave CONFIG out.")
-    plan = plan_scenario(location, name, config_key)
+    plan = _planned_when_ready(location, name, config_key, ready_seconds)
     if 0 < seconds < plan.least_seconds:
         raise Pointless(
             f"{name} cannot be over within {seconds:g} s: with the settings of this run it takes at least "
@@ -75,6 +89,25 @@ def _plan(location: RunLocation, name: str, config_key: str | None, seconds: flo
             f"put these lines into {location.folder.settings} and start the loop again:\n{plan.shorten}",
         )
     return plan
+
+
+def _planned_when_ready(location: RunLocation, name: str, config_key: str | None, seconds: float) -> Plan:
+    """Plan a scenario once the loop has what it needs.
+
+    Raises ``NotReady``, or ``NotAJournal`` for a run that has not begun, if that takes more than ``seconds``.
+    """
+    clock, lack = SystemClock(), ""
+    end = clock.monotonic() + seconds
+    while True:
+        try:
+            return plan_scenario(location, name, config_key)
+        except (NotReady, NotAJournal) as error:
+            if clock.monotonic() >= end:
+                raise
+            if error.message != lack:
+                lack = error.message
+                note(f"waiting: {lack}")
+        sleep(LOOK_S)
 
 
 async def _play(location: RunLocation, plan: Plan, reporter: "Reporter", seconds: float) -> None:

@@ -16,7 +16,8 @@ import structlog
 
 from app.api.following import BrokerWatch, JournalWatch
 from app.api.runs import RunLocation, is_listening
-from app.cli import group
+from app.cli import demonstration, group
+from app.cli.demonstration import Demonstration, StoryScreen, run_command
 from app.cli.options import json_option, run_options
 from app.cli.output import complain, note
 from app.cli.streams import OutputFailed, discard_output, tolerate_closed_output
@@ -70,7 +71,11 @@ MOST_REPORTED = 20_000
 
 
 @click.command()
-@click.option("--profile", type=click.Choice(list(PROFILES)), help="Which configurations to run.")
+@click.option(
+    "--profile",
+    type=click.Choice([*PROFILES, demonstration.PROFILE]),
+    help="Which configurations to run; demo: two, for five minutes, with planted troubles, in the run folder demo.",
+)
 @click.option("--config", "configs", multiple=True, metavar="KEY", help="Run this configuration; may be repeated.")
 @click.option("--seed", type=click.IntRange(0), help="Seed of the run.")
 @click.option(
@@ -97,6 +102,11 @@ def up(
     workers: --role names what this machine is.
     """
     allow_open_files()
+    is_demo = profile == demonstration.PROFILE
+    if is_demo:
+        demonstration.refuse_options(config=configs, role=role)
+        location, profile = demonstration.prepare_demonstration(location), None
+        click.get_current_context().find_root().obj["run_dir"] = location.folder.path  # for the hints of errors
     overrides = {"profile": profile, "configs": list(configs) or None, "seed": seed}
     loaded = location.load({key: value for key, value in overrides.items() if value is not None})
     if group.whole_process and loaded.deployment.fork_server:
@@ -105,33 +115,56 @@ def up(
     check_wandb(loaded.deployment.wandb, "deployment.wandb")
     if loaded.deployment.engine == "ray":
         check_ray()
+    Access.of(loaded.deployment.dashboard, loaded.folder)  # refuses an unsafe token now, before anything runs
+    if not _run_all(location, loaded, role, seconds=seconds, is_demo=is_demo, as_json=as_json):
+        sys.exit(1)
+
+
+def _run_all(
+    location: RunLocation,
+    loaded: Loaded,
+    role: MachineRole | None,
+    *,
+    seconds: float | None,
+    is_demo: bool,
+    as_json: bool,
+) -> bool:
+    """Run the daemons until a stop, and show the report. Returns whether all of them ended in order."""
     folder, deployment = location.folder, loaded.deployment
-    Access.of(deployment.dashboard, loaded.folder)  # refuses an unsafe token now, before anything runs
     prepare(folder)
     with closing(FolderLock(folder)) as lock, ExitStack() as stack:
-        if role != "worker" and is_listening(endpoint := bus_endpoint(folder, deployment)):
-            raise AlreadyRunning(
-                f"A broker listens at {endpoint} already.", hint="Stop it, or choose another run folder."
-            )
         if role != "worker":
+            if is_listening(endpoint := bus_endpoint(folder, deployment)):
+                raise AlreadyRunning(
+                    f"A broker listens at {endpoint} already.", hint="Stop it, or choose another run folder."
+                )
             check_history(folder)
         before = _check_journal(folder.journal, loaded.run)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
         specs = child_specs(location, loaded, role)
         specs.needed[:0] = fork_server_specs(location, loaded)
         shown, server = open_dashboard(deployment.dashboard, role)
+        address = ""
         if server is not None:
             specs.others.append(dashboard_spec(location, loaded, stack.enter_context(server).fileno()))
+            address = url_of(server)
         click.echo(title, err=True)
         if shown:
             click.echo(shown, err=True)
             title = f"{shown}\n{title}"
+        demo = Demonstration(location, address, as_json=as_json) if is_demo else None
+        screen = _screen(title, demo, as_json=as_json)
         with configure("supervisor", deployment.node, folder.log("supervisor"), deployment.log_level, echo=False):
-            screen = LiveScreen(title) if sys.stdout.isatty() and not as_json else Screen(as_json=as_json)
-            fine = asyncio.run(_up(location, loaded, specs, lock=lock, seconds=seconds, screen=screen))
+            fine = asyncio.run(_up(location, loaded, specs, lock=lock, seconds=seconds, screen=screen, demo=demo))
             _show_report(location, before, wanted=role != "worker" and not as_json)
-            if not fine:
-                sys.exit(1)
+    return fine
+
+
+def _screen(title: str, demo: Demonstration | None, *, as_json: bool) -> Screen:
+    """Return what shows the run. A demonstration needs lines that stay."""
+    if as_json or not (demo or sys.stdout.isatty()):
+        return Screen(as_json=as_json)
+    return StoryScreen() if demo else LiveScreen(title)
 
 
 def _show_report(location: RunLocation, after: int, *, wanted: bool) -> None:
@@ -197,37 +230,33 @@ class Specs(NamedTuple):
 
 
 async def _up(
-    location: RunLocation, loaded: Loaded, specs: Specs, *, lock: FolderLock, seconds: float | None, screen: Screen
+    location: RunLocation,
+    loaded: Loaded,
+    specs: Specs,
+    *,
+    lock: FolderLock,
+    seconds: float | None,
+    screen: Screen,
+    demo: Demonstration | None,
 ) -> bool:
-    stop, hurry, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
+    stop, hurry = asyncio.Event(), asyncio.Event()
     watch = JournalWatch(location.folder)
     with screen:
-
-        def on_signal(number: signal.Signals) -> None:
-            structlog.get_logger("supervisor").info("asked to stop", signal=number.name)
-            if stop.is_set():
-                hurry.set()
-                return
-            stop.set()
-            with _tolerant():
-                screen.say("Stopping: running jobs get their time. Ctrl-C again does not wait.")
-
-        drain_seconds = loaded.deployment.drain_seconds + AFTER_DRAIN_SECONDS
+        _stop_on_signals(screen, stop, hurry)
         supervisor = Supervisor(
             [*specs.needed, *specs.others],
             SystemClock(),
             _reporter(screen, stop),
             needed=len(specs.needed),
-            drain_seconds=drain_seconds,
+            drain_seconds=loaded.deployment.drain_seconds + AFTER_DRAIN_SECONDS,
         )
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores it
-                loop.add_signal_handler(number, on_signal, number)
         if seconds is not None:
-            loop.call_later(seconds, stop.set)
+            asyncio.get_running_loop().call_later(seconds, stop.set)
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(_watch(watch, location, loaded, screen, stop))
             guard = group.create_task(_guard(lock, screen, stop))
+            if demo:
+                group.create_task(_play(demo, stop))
             fine = await supervisor.run(stop, hurry)
             watcher.cancel()
             guard.cancel()
@@ -349,6 +378,37 @@ def _reporter(screen: Screen, stop: asyncio.Event) -> Callable[[ChildReport], No
                 screen.report(report)
 
     return report
+
+
+def _stop_on_signals(screen: Screen, stop: asyncio.Event, hurry: asyncio.Event) -> None:
+    """Stop the run at a signal; at a second one do not wait."""
+
+    def on_signal(number: signal.Signals) -> None:
+        structlog.get_logger("supervisor").info("asked to stop", signal=number.name)
+        if stop.is_set():
+            hurry.set()
+            return
+        stop.set()
+        with _tolerant():
+            screen.say("Stopping: running jobs get their time. Ctrl-C again does not wait.")
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores it
+            asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
+
+
+async def _play(demo: Demonstration, stop: asyncio.Event) -> None:
+    """Play a demonstration, and then stop the run. A stop ends the demonstration."""
+
+    def say(text: str) -> None:
+        with _tolerant(stop.set):
+            click.echo(text)
+
+    async with asyncio.TaskGroup() as group:
+        playing, stopped = group.create_task(demo.play(say, run_command)), group.create_task(stop.wait())
+        await asyncio.wait((playing, stopped), return_when=asyncio.FIRST_COMPLETED)
+        playing.cancel()
+        stop.set()
 
 
 async def _watch(

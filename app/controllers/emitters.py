@@ -31,6 +31,9 @@ from app.events import (
     Payload,
 )
 
+COMMANDS = "cli"
+"""Producer of the events that commands publish."""
+
 MOST_EMISSIONS = 100
 """Emissions of a controller at one event among which an id is looked for."""
 
@@ -97,21 +100,21 @@ def emitter(envelope: Envelope[Any], source: str, settings: RunSettings | None) 
 
     Returns:
         A controller's name. ``operator`` with the producer's name in brackets, for decisions, requests and
-        observations without a cause. An empty string for what workers, hosts and the broker report. The daemon, if
-        several of its controllers may have concluded the event.
+        observations without a cause, or of a command: a scenario's remedy has a cause. An empty string for what
+        workers, hosts and the broker report. The daemon, if several of its controllers may have concluded the event.
     """
     data = envelope.data
     names = [built_in.name for built_in in BUILT_IN if built_in.may_emit(data)]
     if not names and data.kind is Kind.FACT:
         return ""
-    if envelope.causationid is None:
+    host = source.partition("@")[0]
+    if envelope.causationid is None or host == COMMANDS:
         return f"operator ({source})"
     knob = knob_of(data)
     owner = settings.taken_over.get(knob) if settings and knob is not None else None
     candidates: list[str] = [*names, *(settings.controllers if settings else ())]
     if len(candidates) == 1:
         return candidates[0]
-    host = source.partition("@")[0]
     # The id first, because the knob may have had another owner when the event was recorded.
     return _by_id(candidates, envelope) or owner or (names[0] if len(names) == 1 else host)
 

@@ -27,6 +27,7 @@ ADDRESS = "/docs"
 GUIDES: Mapping[str, Mapping[str, str]] = {
     "First steps": {
         "README.md": "What it is, how to start it and look around, what it guarantees and where it ends.",
+        "ADR/guide/demonstration.md": "A guided tour of five minutes: planted troubles, and who answers them.",
         "ADR/guide/operating.md": "How commands play together: status, exit codes, training, rehearsing failures.",
         "ADR/guide/dashboard.md": "The pages of the dashboard, and how to act in them.",
     },

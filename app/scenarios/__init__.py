@@ -9,16 +9,36 @@ daemon knows of scenarios.
 from collections.abc import Mapping
 
 from app.scenarios import bad_data, dead_node, regression, stall
-from app.scenarios.plan import READS, Expected, ObservedStep, Plan, Pointless, Scenario, Watch, choose, views_of
+from app.scenarios.plan import (
+    READS,
+    Expected,
+    NotReady,
+    ObservedStep,
+    Plan,
+    Pointless,
+    Scenario,
+    Watch,
+    choose,
+    views_of,
+)
 
 SCENARIOS: Mapping[str, Scenario] = {
-    scenario.name: scenario for scenario in (regression.SCENARIO, stall.SCENARIO, bad_data.SCENARIO, dead_node.SCENARIO)
+    scenario.name: scenario
+    for scenario in (
+        regression.SCENARIO,
+        stall.SCENARIO,
+        stall.PLATEAU,
+        bad_data.SCENARIO,
+        bad_data.WRONG_RULES,
+        dead_node.SCENARIO,
+    )
 }
 
 __all__ = [
     "READS",
     "SCENARIOS",
     "Expected",
+    "NotReady",
     "ObservedStep",
     "Plan",
     "Pointless",

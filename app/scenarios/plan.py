@@ -38,13 +38,14 @@ class Pointless(FlyballError, code="usage"):
 class ConfigView:
     """The scenarios' knowledge of one configuration of a run.
 
-    ``promotions`` are those of its models; ``shard`` is its latest.
+    ``promotions`` are those of its models; ``shard`` is its latest; ``workers`` are all that delivered any.
     """
 
     settings: RunSettings
     state: FeedbackState
     promotions: dict[ModelHash, ModelPromoted] = field(default_factory=dict)
     shard: ShardKey | None = None
+    workers: set[str] = field(default_factory=set)
 
     @property
     def key(self) -> ConfigKey:
@@ -70,6 +71,8 @@ class ConfigView:
             self.promotions[event.data.model] = event.data
         elif isinstance(event.data, SelfplayComplete):
             self.shard = event.data.shard.key
+            if event.data.shard.worker is not None:
+                self.workers.add(event.data.shard.worker)
 
 
 def views_of(settings: RunSettings, events: Iterable[Event[Any]]) -> dict[str, ConfigView]:

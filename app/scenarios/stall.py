@@ -1,9 +1,13 @@
-"""stall: a configuration stops improving at the lowest learning rate, until the former one is restored."""
+"""stall and plateau: a configuration stops improving at the lowest learning rate.
+
+In stall the former rate is restored once exploration is boosted. In plateau it is restored only after boosts were in
+vain and the configuration has lost its worker time to others, which then comes back.
+"""
 
 from app.controllers.knobs import is_turned
 from app.core import SECONDS_PER_HOUR
-from app.events import AdaptiveParamsChanged, ExplorationBoost, HyperparameterUpdated, PlateauDetected
-from app.scenarios.plan import ConfigView, Expected, Plan, Scenario
+from app.events import CurriculumRebalanced, ExplorationBoost, HyperparameterUpdated, PlateauDetected, TrainingRequested
+from app.scenarios.plan import ConfigView, Expected, Plan, Scenario, Stage
 from app.store import BlobStore
 
 QUICK = """\
@@ -28,48 +32,75 @@ def _lacks(view: ConfigView, store: BlobStore) -> str | None:  # noqa: ARG001 - 
     return "has stalled already: its exploration is boosted" if view.state.exploration_boost > 1 else None
 
 
-def _plan(view: ConfigView, store: BlobStore) -> Plan:  # noqa: ARG001 - a scenario's
+def _lacks_rivals(view: ConfigView, store: BlobStore) -> str | None:
+    if len(view.settings.configs) < 2:
+        return "is the only configuration, so that its worker time can go to no other"
+    return "is plateaued already" if view.state.plateaued else _lacks(view, store)
+
+
+def _plan_stall(view: ConfigView, store: BlobStore) -> Plan:  # noqa: ARG001 - a scenario's
+    boost_ends = Expected(
+        "recovered",
+        ExplorationBoost,
+        lambda event, _: event.data.multiplier == 1,
+        "The boost lives for feedback.stall.boost_hours, and longer while the ratings still show a stall.",
+    )
+    return _plan("stall", view, decided=(), recovered=(boost_ends,))
+
+
+def _plan_plateau(view: ConfigView, store: BlobStore) -> Plan:  # noqa: ARG001 - a scenario's
+    taken = Expected(
+        "decided",
+        CurriculumRebalanced,
+        lambda event, _: view.key in event.data.plateaued,
+        "The stall must last through a boost, its gain must certainly be less than half of the others', and "
+        "feedback.curriculum.rebalance_seconds must have passed since the weights last changed.",
+    )
+    returned = Expected(
+        "recovered",
+        CurriculumRebalanced,
+        lambda event, _: view.key not in event.data.plateaued,
+        "Ratings must show that it gains as much as the others again; at the lowest weight they are rare.",
+    )
+    return _plan("plateau", view, decided=(taken,), recovered=(returned,))
+
+
+def _plan(name: str, view: ConfigView, decided: tuple[Expected, ...], recovered: tuple[Expected, ...]) -> Plan:
+    """Return a plan with the steps of a stall. ``decided`` come before the remedy, ``recovered`` at the end."""
     stall, least = view.settings.feedback.stall, view.settings.feedback.learning_rate.minimum
     usual = view.state.parameter("learning_rate", view.settings)
+    begun = (
+        _training_at(least, "struck"),
+        Expected(
+            "detected",
+            PlateauDetected,
+            lambda *_: True,
+            "Ratings must show that the velocity is below feedback.stall.velocity, and be certain to within "
+            f"precision. Within minutes they are with these lines in flyball.toml:\n{QUICK}",
+        ),
+        Expected("decided", ExplorationBoost, lambda event, _: event.data.multiplier > 1, "It comes with the plateau."),
+        *decided,
+    )
     return Plan(
         key=view.key,
-        trouble=_learning_rate(least, usual, "the stall scenario: learning is suppressed"),
-        expected=(
-            Expected(
-                "struck",
-                AdaptiveParamsChanged,
-                lambda event, _: event.data.learning_rate == least,
-                "Does the feedback daemon run? (flyball status)",
-            ),
-            Expected(
-                "detected",
-                PlateauDetected,
-                lambda *_: True,
-                "Ratings must show that the velocity is below feedback.stall.velocity, and be certain to within "
-                f"precision. Within minutes they are with these lines in flyball.toml:\n{QUICK}",
-            ),
-            Expected(
-                "decided", ExplorationBoost, lambda event, _: event.data.multiplier > 1, "It comes with the plateau."
-            ),
-            Expected(
-                "recovered",
-                AdaptiveParamsChanged,
-                lambda event, _: event.data.learning_rate == usual,
-                "Does the feedback daemon run? (flyball status)",
-            ),
-            Expected(
-                "recovered",
-                ExplorationBoost,
-                lambda event, _: event.data.multiplier == 1,
-                "The boost lives for feedback.stall.boost_hours, and longer while the ratings still show a stall.",
-            ),
-        ),
+        trouble=_learning_rate(least, usual, f"the {name} scenario: learning is suppressed"),
+        expected=(*begun, _training_at(usual, "recovered"), *recovered),
         least_seconds=(stall.window_hours + stall.boost_hours) * SECONDS_PER_HOUR,
         shorten=QUICK,
         remains=f"Where exploration of {view.key} was boosted it stays so for {stall.boost_hours:g} h, and longer "
         "while its ratings show a stall.",
-        remedy=_learning_rate(usual, least, "the stall scenario is over"),
-        remedy_after=2,
+        remedy=_learning_rate(usual, least, f"the {name} scenario is over"),
+        remedy_after=len(begun) - 1,
+    )
+
+
+def _training_at(rate: float, stage: Stage) -> Expected:
+    """Return the next training at a learning rate, by which a change of the rate takes effect."""
+    return Expected(
+        stage,
+        TrainingRequested,
+        lambda event, _: event.data.learning_rate == rate,
+        "A training takes enough rows (games.KEY.rows_per_training). Do all daemons run? (flyball status)",
     )
 
 
@@ -77,4 +108,7 @@ def _learning_rate(value: float, previous: float, reason: str) -> Hyperparameter
     return HyperparameterUpdated(parameter="learning_rate", value=value, previous=previous, reason=reason)
 
 
-SCENARIO = Scenario("stall", "a learning rate so low that nothing is learned", _lacks, _plan)
+SCENARIO = Scenario("stall", "a learning rate so low that nothing is learned", _lacks, _plan_stall)
+PLATEAU = Scenario(
+    "plateau", "the same, until worker time goes to other configurations and comes back", _lacks_rivals, _plan_plateau
+)

@@ -8,6 +8,7 @@ from click.testing import Result
 from commands import invoke, refused
 from recorded_run import recording, write_journal
 
+from app.scenarios import SCENARIOS
 from app.scenarios.stall import QUICK
 
 KEY, IDLE = "tic_tac_toe_2p", "hex7_2p"
@@ -29,13 +30,17 @@ def test_where_there_is_no_run_nothing_is_made(tmp_path: Path) -> None:
 
 def test_each_is_explained() -> None:
     told = invoke("scenario", "--help").stdout
-    assert all(name in told for name in ("regression:", "stall:", "bad-data:", "dead-node:"))
+    assert all(f"{name}:" in told for name in SCENARIOS)
 
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("earthquake",), 2, "'earthquake' is not one of 'regression', 'stall', 'bad-data', 'dead-node'"),
+        (
+            ("earthquake",),
+            2,
+            "'earthquake' is not one of 'regression', 'stall', 'plateau', 'bad-data', 'wrong-rules', 'dead-node'",
+        ),
         (("stall", "tictactoe_2p"), 4, "Did you mean tic_tac_toe_2p?"),
         (("stall", "go7_2p"), 4, "This run does not play go7_2p."),
         (("stall", IDLE), 1, f"stall can't be made now: {IDLE} has no current model yet."),

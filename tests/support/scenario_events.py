@@ -1,5 +1,6 @@
 """Events for tests of scenarios. A loop records them before a scenario, and in answer to it."""
 
+from builders import training_of
 from driving import KEY, OLD, run_settings
 from driving import played as completed
 
@@ -7,23 +8,23 @@ from app.config import RunSettings
 from app.controllers import FeedbackState
 from app.core import ConfigKey
 from app.events import (
-    AdaptiveParamsChanged,
     Event,
     ExplorationBoost,
     Payload,
     SelfplayComplete,
     SelfplayRequested,
+    TrainingRequested,
     originate,
 )
 from app.events.envelope import EPOCH
 from app.scenarios.plan import ConfigView
 
 
-def known_after(*payloads: Payload, settings: RunSettings | None = None) -> ConfigView:
+def known_after(*payloads: Payload, settings: RunSettings | None = None, key: str = KEY) -> ConfigView:
     """Return the knowledge about a configuration after events with these payloads."""
-    known = ConfigView(settings or run_settings(), FeedbackState(config_key=ConfigKey(KEY)))
+    known = ConfigView(settings or run_settings(), FeedbackState(config_key=ConfigKey(key)))
     for data in payloads:
-        envelope = originate(data, event_id="event", time=EPOCH, subject=KEY)
+        envelope = originate(data, event_id="event", time=EPOCH, subject=key)
         known.take(Event(envelope, 1, 0, "broker@laptop"))
     return known
 
@@ -32,8 +33,8 @@ def boosted(multiplier: float) -> ExplorationBoost:
     return ExplorationBoost(multiplier=multiplier, lasts_seconds=60, reason="x")
 
 
-def adapted(rate: float) -> AdaptiveParamsChanged:
-    return AdaptiveParamsChanged(epochs=3, games_per_iteration=64, learning_rate=rate, reason="x")
+def trained_at(rate: float) -> TrainingRequested:
+    return training_of(learning_rate=rate)
 
 
 def asked(worker: str, model: str = OLD) -> SelfplayRequested:

@@ -17,12 +17,14 @@ from app.events import (
     ExplorationBoost,
     ModelPromoted,
     NodeLost,
+    NodeQuarantined,
     SelfplayComplete,
     SelfplayRequested,
     TrainingBlockedByQuality,
     TrainingCompleted,
     TrainingRequested,
 )
+from app.scenarios.demonstration import settings_text
 from app.scenarios.stall import QUICK
 
 KEY = "tic_tac_toe_2p"
@@ -174,6 +176,44 @@ def test_what_a_dead_node_was_asked_is_asked_of_another(loop: RunningLoop) -> No
     assert {event.data.worker for event in asked} == {"selfplay_worker@laptop"}
 
 
+@pytest.mark.timeout(900)
+def test_training_is_blocked_while_the_only_worker_is_wrong(loop: RunningLoop) -> None:
+    loop.wait_for_loops(1)
+    played = Played(loop.folder, "wrong-rules", KEY, wait=PATIENCE)
+    assert played.steps == [
+        ("injected", "selfplay.completed"),
+        ("detected", "quality.parity_checked"),
+        ("detected", "quality.degraded"),
+        ("decided", "quality.training_blocked"),
+        ("recovered", "quality.training_unblocked"),
+        ("recovered", "training.requested"),
+    ]
+    assert {event["id"] for event in played.events} <= played.shown()
+    assert played.trouble["shard"]["worker"] == "selfplay_worker@laptop"
+    block, end = (int(played.events[place]["sequence"]) for place in (3, 4))
+    assert not [event for event in loop.events(TrainingRequested, after=block) if event.sequence < end]
+    assert not loop.events(NodeQuarantined, after=block)
+
+
+@pytest.mark.slow  # its own loop runs until it is plateaued
+@pytest.mark.timeout(900)
+def test_worker_time_leaves_a_plateau_and_comes_back(tmp_path: Path) -> None:
+    with running_loop(tmp_path / "run", settings_text()) as loop:
+        played = Played(loop.folder, "plateau", KEY, "--ready", str(PATIENCE), wait=PATIENCE)
+    assert played.steps == [
+        ("injected", "training.hyperparameter_updated"),
+        ("struck", "training.requested"),
+        ("detected", "evaluation.plateau_detected"),
+        ("decided", "selfplay.exploration_boosted"),
+        ("decided", "curriculum.rebalanced"),
+        ("recovered", "training.requested"),
+        ("recovered", "curriculum.rebalanced"),
+    ]
+    taken, returned = (played.events[place]["data"] for place in (4, 6))
+    assert taken["plateaued"] == [KEY]
+    assert taken["weights"][KEY] < returned["weights"][KEY]
+
+
 @pytest.mark.slow  # its own loop runs until it stalls
 @pytest.mark.timeout(900)
 def test_stall_gets_more_exploration_until_it_is_over(tmp_path: Path) -> None:
@@ -183,10 +223,10 @@ def test_stall_gets_more_exploration_until_it_is_over(tmp_path: Path) -> None:
         boosts = [event.data.multiplier for event in loop.events(ExplorationBoost)]
     assert played.steps == [
         ("injected", "training.hyperparameter_updated"),
-        ("struck", "training.adaptive_params_changed"),
+        ("struck", "training.requested"),
         ("detected", "evaluation.plateau_detected"),
         ("decided", "selfplay.exploration_boosted"),
-        ("recovered", "training.adaptive_params_changed"),
+        ("recovered", "training.requested"),
         ("recovered", "selfplay.exploration_boosted"),
     ]
     assert {event["id"] for event in played.events} <= played.shown()

@@ -78,6 +78,12 @@ def test_operator_is_named_with_the_producer() -> None:
     )
 
 
+def test_remedy_of_a_scenario_names_the_operator() -> None:
+    """It has a cause, and its type is one that a single controller emits."""
+    restored = HyperparameterUpdated(parameter="learning_rate", value=2.0, previous=1.0, reason="r")
+    assert emitter_of(concluded(restored, "cli", "cli")) == "operator (cli@laptop)"
+
+
 def test_reports_of_hosts_name_nobody() -> None:
     tick: Event[Any] = Event(originate(ClockTick(period_seconds=1.0), event_id="t", time=EPOCH), 2, 2, "broker@head")
     assert emitter_of(tick) == ""

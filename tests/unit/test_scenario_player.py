@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from driving import KEY, promoted
-from scenario_events import adapted, asked, boosted, known_after, played
+from scenario_events import asked, boosted, known_after, played, trained_at
 from selfplay_rig import put_model
 
 from app.api.runs import RunLocation
@@ -92,13 +92,13 @@ async def test_remedy_is_published_after_its_step_and_caused_by_it(loop):
 
     async def answer():
         await loop.until(type(stall.trouble))
-        for data in (adapted(1e-6), PLATEAU, boosted(1.5)):
+        for data in (trained_at(1e-6), PLATEAU, boosted(1.5)):
             assert not loop.told.remedies
             await loop.say(data)
         remedy = await loop.until(type(stall.remedy), 2)
         boost = loop.published(type(boosted(1.5)))[0]
         assert (remedy.data, remedy.envelope.causationid, remedy.subject) == (stall.remedy, boost.id, KEY)
-        await loop.say(adapted(1e-3), boosted(1.0))
+        await loop.say(trained_at(1e-3), boosted(1.0))
 
     await asyncio.gather(loop.player(stall).play(20), answer())
     assert loop.told.stages == ["struck", "detected", "decided", "recovered", "recovered"]
@@ -134,11 +134,11 @@ async def test_it_beats_no_more_often_than_daemons_do(loop):
 
 
 async def test_earlier_or_missing_steps_do_not_count(loop):
-    with pytest.raises(NeverCame, match=r"ADAPTIVE_PARAMS_CHANGED, by which .* struck, did not come") as error:
+    with pytest.raises(NeverCame, match=r"TRAINING_REQUESTED, by which .* struck, did not come") as error:
         await loop.player(plan("stall")).play(0.1)
-    assert "feedback daemon" in error.value.hint
+    assert "games.KEY.rows_per_training" in error.value.hint
     assert (list(loop.told.traces), loop.told.well) == ([loop.told.trouble.id], False)
-    await loop.say(adapted(1e-6))
+    await loop.say(trained_at(1e-6))
     with pytest.raises(NeverCame):
         await loop.player(plan("stall")).play(0.1)
 
@@ -148,18 +148,18 @@ async def test_who_interrupts_it_is_told_what_was_seen_so_far(loop):
     async with asyncio.TaskGroup() as group:
         playing = group.create_task(loop.player(stall).play(20))
         await loop.until(type(stall.trouble))
-        await loop.say(adapted(1e-6))
+        await loop.say(trained_at(1e-6))
         await loop.seen()
         playing.cancel()
     assert playing.cancelled()
     assert loop.told.trouble.id not in loop.told.traces, "nothing that was seen came of it"
-    assert (list(loop.told.traces.values()), loop.told.well) == (["struck: ADAPTIVE_PARAMS_CHANGED"], False)
+    assert (list(loop.told.traces.values()), loop.told.well) == (["struck: TRAINING_REQUESTED"], False)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_who_leaves_before_the_end_is_told_what_is_still_so(name, loop, tmp_path, capsys):
     folder = RunFolder(tmp_path)
-    learned = known_after(promoted(put_model(folder.store, GAMES[KEY], scale=5.0)))
+    learned = known_after(promoted(put_model(folder.store, GAMES[KEY], scale=5.0)), played("r"))
     made = SCENARIOS[name].plan(learned, FileStore(folder.store))
     await loop.player(made).play(0)
     reporter = Reporter(RunLocation(folder, None), made, as_json=False)

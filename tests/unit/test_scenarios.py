@@ -1,18 +1,20 @@
 """Scenarios: targets, contents, and events of detection and recovery."""
 
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import rolled_back, training_of
+from builders import rolled_back, training_of, tuned
 from driving import KEY, NEW, OLD, OTHER_KEY, distributed, promoted, run_settings
-from scenario_events import adapted, asked, boosted, known_after, played
+from scenario_events import asked, boosted, known_after, played, trained_at
 from selfplay_rig import put_model
 
 from app.config import GAMES
 from app.core import derive_id
 from app.events import (
     ClockTick,
+    CurriculumRebalanced,
     DaemonReady,
     Event,
     HyperparameterUpdated,
@@ -41,6 +43,7 @@ from app.scenarios.plan import ConfigView, NotReady, Scenario
 from app.scenarios.regression import store_reversed
 from app.scenarios.stall import QUICK
 from app.store import FileStore, MemoryStore, get_checkpoint, get_shard, put_checkpoint
+from daemons.registry import DAEMONS
 
 CONFIG = GAMES[KEY]
 
@@ -53,7 +56,8 @@ def known() -> ConfigView:
 @pytest.fixture
 def learned(tmp_path) -> tuple[ConfigView, FileStore]:
     model = put_model(tmp_path, CONFIG, scale=5.0)
-    return known_after(promoted(model, step=0), played("r")), FileStore(tmp_path)
+    settings = run_settings(KEY, OTHER_KEY)
+    return known_after(promoted(model, step=0), played("r"), settings=settings), FileStore(tmp_path)
 
 
 class Story:
@@ -81,7 +85,12 @@ class Story:
 
 
 SHARD = ShardRef(worker="selfplay_worker@laptop", key="f" * 64, rows=9, games=1, model=OLD, seed=1)
+WORKER = "selfplay_worker@liar"
 PLATEAU = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
+
+
+def rebalanced(*plateaued: str) -> CurriculumRebalanced:
+    return CurriculumRebalanced(weights={KEY: 1.0}, plateaued=plateaued, reason="x")
 
 
 class TestKnown:
@@ -91,7 +100,12 @@ class TestKnown:
         events.append(record(ModelRolledBack(from_model=NEW, to_model=OLD, step=5, reason="x"), KEY))
         found = views_of(run_settings(), events)
         assert (list(found), found[KEY].model, found[KEY].promotion.elo) == ([KEY], OLD, 400.0)
-        history = (adapted(3e-4), boosted(1.5), TrainingBlockedByQuality(reason="x"), played("r", "d" * 64))
+        history = (
+            tuned("learning_rate", 3e-4),
+            boosted(1.5),
+            TrainingBlockedByQuality(reason="x"),
+            played("r", "d" * 64),
+        )
         found = views_of(run_settings(), [record(data, KEY) for data in history])[KEY]
         state = found.state
         assert (state.learning_rate, state.exploration_boost, state.training_block) == (3e-4, 1.5, "x")
@@ -121,6 +135,8 @@ class TestChoosing:
             ("bad-data", (promoted(),), "no games to compare"),
             ("bad-data", (promoted(), played("r")), "no current model in the store"),
             ("bad-data", (promoted(), TrainingBlockedByQuality(reason="x")), "kept from training .* already"),
+            ("wrong-rules", (promoted(),), "no games to compare"),
+            ("plateau", (promoted(),), "only configuration"),
             ("dead-node", (), "no current model"),
         ],
     )
@@ -218,9 +234,35 @@ class TestBadData:
         story.tell(training_of(SHARD, step=5), decided, stage="recovered")
 
 
+class TestWrongRules:
+    def test_several_workers_are_left_to_another_scenario(self, learned):
+        known, store = learned
+        for worker in (WORKER, "selfplay_worker@second"):
+            known = replace(known, workers={*known.workers, worker})
+            lack = SCENARIOS["wrong-rules"].lacks(known, store)
+            assert (lack is None) == (worker == WORKER)
+        assert "bad-data" in lack
+
+    def test_the_story(self, learned, record):
+        known, store = learned
+        story = Story(record, SCENARIOS["wrong-rules"].plan(known, store))
+        shard = story.trouble.data.shard
+        assert shard.worker == SHARD.worker, "the run's own"
+        about = {"request_id": "r", "worker": shard.worker, "shard": shard.key}
+        checked = story.tell(
+            ParityChecked(**about, against=None, checked=16, failures=16), story.trouble, stage="detected"
+        )
+        story.tell(QualityDegraded(**about, reason="x"), story.trouble, stage="detected")
+        story.tell(TrainingUnblocked(reason="x"))
+        story.tell(TrainingBlockedByQuality(reason="x"), checked, stage="decided")
+        story.tell(TrainingUnblocked(reason="x"), stage="recovered")
+        story.tell(training_of(SHARD, step=5), stage="recovered")
+        assert story.plan.remedy is None, "the loop recovers by itself"
+
+
 class TestStall:
     def test_stall_goes_as_low_as_allowed_or_advised(self):
-        plan = SCENARIOS["stall"].plan(known_after(promoted(), adapted(3e-4)), MemoryStore())
+        plan = SCENARIOS["stall"].plan(known_after(promoted(), tuned("learning_rate", 3e-4)), MemoryStore())
         assert (plan.trouble.parameter, plan.trouble.value, plan.trouble.previous) == ("learning_rate", 1e-6, 3e-4)
         assert (plan.remedy.value, plan.remedy.previous) == (3e-4, 1e-6)
         assert plan.least_seconds == 8 * 3600, "the window and the life of a boost"
@@ -233,16 +275,31 @@ class TestStall:
     def test_the_story(self, known, record):
         plan = SCENARIOS["stall"].plan(known, MemoryStore())
         story = Story(record, plan)
-        story.tell(adapted(1e-6), story.trouble, stage="struck")
+        story.tell(trained_at(1e-6), story.trouble, stage="struck")
         story.tell(PLATEAU, key=OTHER_KEY)
         story.tell(PLATEAU, stage="detected")
         raised = story.tell(boosted(1.5), stage="decided")
         assert plan.remedy_after == len(story.watch.seen) - 1
         remedy = story.tell(plan.remedy, raised)
         assert isinstance(remedy.data, HyperparameterUpdated)
-        story.tell(adapted(CONFIG.learning_rate), remedy, stage="recovered")
+        story.tell(trained_at(CONFIG.learning_rate), remedy, stage="recovered")
         story.tell(boosted(1.2))
         story.tell(boosted(1.0), stage="recovered")
+
+
+class TestPlateau:
+    def test_the_story(self, known, record):
+        plan = SCENARIOS["plateau"].plan(known, MemoryStore())
+        story = Story(record, plan)
+        story.tell(trained_at(1e-6), story.trouble, stage="struck")
+        story.tell(PLATEAU, stage="detected")
+        story.tell(boosted(1.5), stage="decided")
+        story.tell(rebalanced())
+        taken = story.tell(rebalanced(KEY), stage="decided")
+        assert plan.remedy_after == len(story.watch.seen) - 1
+        story.tell(trained_at(CONFIG.learning_rate), story.tell(plan.remedy, taken), stage="recovered")
+        story.tell(rebalanced(KEY))
+        story.tell(rebalanced(), stage="recovered")
 
 
 class TestDeadNode:
@@ -268,22 +325,22 @@ class TestDeadNode:
 def test_steps_count_in_order_with_time_and_cause(known, record):
     story = Story(record, SCENARIOS["stall"].plan(known, MemoryStore()))
     story.tell(boosted(1.5))
-    story.tell(adapted(1e-6), stage="struck")
+    story.tell(trained_at(1e-6), stage="struck")
     story = Story(record, SCENARIOS["stall"].plan(known, MemoryStore()))
     between = story.tell(boosted(1.0), story.trouble)
-    seen = story.watch.feed(story.add(adapted(1e-6), between))
+    seen = story.watch.feed(story.add(trained_at(1e-6), between))
     assert (seen.seconds, seen.follows) == (2.0, True)
 
 
 def test_what_follows_from_something_else_is_shown_by_that(known, record):
     story = Story(record, SCENARIOS["stall"].plan(known, MemoryStore()))
-    story.tell(adapted(1e-6), story.trouble, stage="struck")
+    story.tell(trained_at(1e-6), story.trouble, stage="struck")
     tick = story.tell(ClockTick(period_seconds=1.0))
     story.tell(PLATEAU, tick, stage="detected")
     story.tell(boosted(1.5), tick, stage="decided")
     assert [seen.follows for seen in story.watch.seen] == [True, False, False]
     assert story.watch.traces() == {
-        story.trouble.id: "injected: HYPERPARAMETER_UPDATED, struck: ADAPTIVE_PARAMS_CHANGED",
+        story.trouble.id: "injected: HYPERPARAMETER_UPDATED, struck: TRAINING_REQUESTED",
         tick.id: "detected: PLATEAU_DETECTED, decided: EXPLORATION_BOOST",
     }
 
@@ -295,3 +352,10 @@ def test_what_is_published_can_be_published(learned, scenario: Scenario):
         if data is not None:
             subject = plan.key if data.scope == "config" else None
             originate(data, event_id=derive_id("x"), time=EPOCH, subject=subject)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values())
+def test_steps_are_events_of_daemons(learned, scenario: Scenario):
+    """A step of a type that nothing emits any more would never come."""
+    emitted = frozenset({NodeLost}).union(*(spec.emits for spec in DAEMONS.values()))  # the broker's own fact
+    assert {step.kind for step in scenario.plan(*learned).expected} <= emitted
