@@ -22,13 +22,14 @@ from starlette.testclient import TestClient
 
 from app.api.runs import locate_run
 from app.cli.up import open_dashboard
+from app.config import RunSettings
 from app.config.dashboard import DashboardSettings
 from app.core import FlyballError
 from app.dashboard.access import Access, AddressTaken, BadToken, listen, read_token
 from app.dashboard.feed import Feed
 from app.dashboard.server import serve
 from app.dashboard.stream import message
-from app.events import CurriculumRebalanced
+from app.events import CurriculumRebalanced, RunConfigured
 from app.journal import SqliteJournal, history
 from app.telemetry.logs import render
 
@@ -462,6 +463,22 @@ def test_head_is_never_behind_the_model(tmp_path, monkeypatch):
         feed = Feed(locate_run(tmp_path))
         feed.read_part()
     assert (feed.head, feed.model.position) == (12, 12)
+
+
+def test_controller_named_at_a_restart_joins_the_others(tmp_path):
+    """A dashboard that follows already folds the journal again."""
+    run = recording()
+    write_journal(tmp_path / "journal.sqlite", run.events)
+    settings = RunSettings.model_validate({"controllers": {"mine": {"use": "own_rules:Sets"}}})
+    with TestClient(dashboard_of(tmp_path)) as client:
+        caught_up(client)
+        assert ">mine</h2>" not in client.get(f"/controllers/{KEY}").text
+        run.add(RunConfigured(run_id="1", settings=settings.model_dump(mode="json")))
+        append(tmp_path, run.events[-1:])
+        limit = time.monotonic() + 30
+        while ">mine</h2>" not in client.get(f"/controllers/{KEY}").text:
+            assert time.monotonic() < limit
+            time.sleep(0.1)
 
 
 def test_stream_tells_a_page_that_the_run_has_ended(run):
