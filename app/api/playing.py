@@ -40,7 +40,7 @@ class Answer(FrozenModel):
 
 
 class Opinion(FrozenModel):
-    """What a model thinks of a position, for the seat to move.
+    """A model's opinion about a position, for the seat to move.
 
     Attributes:
         player: who was asked.

@@ -28,7 +28,7 @@ LISTED = 12
 
 @dataclass(frozen=True, slots=True)
 class PlayView:
-    """What the page shows.
+    """The content of the page.
 
     Attributes:
         board: the drawing.

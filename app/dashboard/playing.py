@@ -76,12 +76,12 @@ class PlayedGame:
 
     @property
     def over(self) -> bool:
-        """Whether the game has ended."""
+        """True once the game has ended."""
         return self.standing.seat == FINISHED
 
     @property
     def is_persons_turn(self) -> bool:
-        """Whether a person is to move."""
+        """True while a person is to move."""
         return self.is_seated and not self.over and self.players[self.standing.seat] == PERSON
 
     def play(self, action: int, after: int) -> None:

@@ -1,4 +1,4 @@
-"""What one seat sees of a game. A spectator sees more: see ``app.games.positions``."""
+"""One seat's view of a game. A spectator sees more: see ``app.games.positions``."""
 
 from dataclasses import replace
 

@@ -18,9 +18,12 @@ from selfplay_rig import CONFIG, put_model
 from starlette.testclient import TestClient
 
 from app.api.kept_games import KeptGame
+from app.api.playing import Opinion
 from app.config import GAMES, RunFolder
 from app.core import ConfigKey
 from app.dashboard import playing
+from app.dashboard.jobs import PageJob
+from app.dashboard.pages import play
 from app.games.hearts.cards import CARDS
 from app.games.positions import card_name, spectator_of
 from app.games.session import GameSession
@@ -73,8 +76,8 @@ def test_nothing_is_played_without_the_token(folder, client):
 
 def test_game_is_played_kept_found_and_opened_again(folder, client):
     before = files_of(folder)
-    address = begun(client, KEY, seat="1")
-    assert "you" in settled(client, address)
+    address = begun(client, KEY, seat="0")
+    assert "<dd>you</dd>" in settled(client, address)
     early = client.post(f"{address}/keep", headers=BEARER)
     assert early.status_code == 409
     assert "not over yet" in alert(early.text)
@@ -87,12 +90,13 @@ def test_game_is_played_kept_found_and_opened_again(folder, client):
     assert {name: data for name, data in files_of(folder).items() if name != written} == before
     name = Path(written).stem
     listed = unescape(client.get("/games").text)
-    assert all(part in listed for part in (f"/games/kept/{name}", "X: random, O: a person", result))
+    assert all(part in listed for part in (f"/games/kept/{name}", "X: a person, O: random", result))
     shown = client.get(f"/games/kept/{name}?ply=99").text
     assert f"{result}." in unescape(shown)
-    assert "at random" not in shown, "the first moves of a person are no random opening"
     assert crosses_of(shown) == crosses_of(text)
-    assert "Move 1 of" in client.get(f"/games/kept/{name}/part?ply=1").text
+    first = client.get(f"/games/kept/{name}/part?ply=1").text
+    assert "Move 1 of" in first
+    assert "at random" not in first, "a person's moves are no random opening"
     download = client.get(f"/games/kept/{name}/file")
     assert download.headers["content-disposition"] == f'attachment; filename="{name}.json"'
     game = KeptGame.model_validate_json(download.content)
@@ -285,3 +289,20 @@ def test_no_page_of_a_game_has_inline_styles_or_scripts(client):
     for page in (address, "/games"):
         text = client.get(page, headers=BEARER).text
         assert not re.search(r" style=|<style|<script(?![^>]*src=)", text)
+
+
+def test_opinion_that_ends_while_a_page_is_made_is_not_missed(client, monkeypatch):
+    """The page either shows the opinion or asks again, even if the job ends between its parts."""
+    address = begun(client, MODELS, "random")
+    game = client.app.state.played.find(address.rpartition("/")[2])
+    game.opinion = PageJob("key", "think", {})
+    result = Opinion(player="random", value=0.25, top=((3, 1.0),)).model_dump(mode="json")
+    made = play.play_view
+
+    def late(*args):
+        game.opinion.result = result
+        return made(*args)
+
+    monkeypatch.setattr(play, "play_view", late)
+    assert "delay:500ms" in client.get(address, headers=BEARER).text
+    assert "expects <strong>+0.25</strong>" in settled(client, address)

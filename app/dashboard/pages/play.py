@@ -114,8 +114,10 @@ async def _shown(request: Request, game: PlayedGame, problem: str = "") -> Respo
     picked = tuple(part for part in request.query_params.get("pick", "")[:MOST_LETTERS].split(",") if part)
 
     def shown() -> Response:
-        opinion = game.shown_opinion()
-        values: dict[str, Any] = {"game": game, "opinion": opinion, "after": len(game.session.actions)}
+        thinking = game.opinion is not None and not game.opinion.over  # before the opinion, which may come meanwhile
+        opinion = None if thinking else game.shown_opinion()
+        values: dict[str, Any] = {"game": game, "opinion": opinion, "thinking": thinking}
+        values["after"] = len(game.session.actions)
         view = play_view(game, picked, opinion)
         return _answer(request, problem=problem, view=view, status_code=409 if problem else 200, **values)
 
