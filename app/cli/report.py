@@ -17,8 +17,8 @@ from app.replay.run_comparison import ConfigComparison, RunComparison, side_by_s
 from app.replay.run_report import ConfigReport, RunReport, read_report
 from app.status.summary import UNKNOWN, one_line, show_age, show_elo, show_time
 
-COUNTS = ("trainings", "promoted", "refused", "rolled back", "boosts")
-COLUMNS = ("configuration", "Elo", "now", *COUNTS, "weight", "time", "evaluation")
+TRAINED = ("configuration", "Elo", "now", "trained", "promoted", "refused", "rollbacks")
+STEERED = ("configuration", "stalls", "boosts", "weight", "time", "evaluation", "")
 STRENGTH = ("configuration", "gained A", "gained B", "B - A", "now A", "now B")
 TIMES = ("configuration", "A", "B", "B - A")
 STDOUT = Path("-")
@@ -35,10 +35,10 @@ def report(
 ) -> None:
     """Show what a run trained, what strength it gained, what each controller decided, and where its time went.
 
-    Columns: the rating at the beginning and now; trainings; candidates promoted and refused; rollbacks; boosts of
-    exploration; the curriculum's weight at the beginning and now; the share of all worker time; the share of that time
-    that evaluations took. Below stand the decisions and observations of each controller, and what an operator should
-    look at.
+    Columns: the rating at the beginning and now; trainings; candidates promoted and refused; rollbacks. Then stalls;
+    boosts of exploration; the curriculum's weight at the beginning and now; the share of all worker time; the share of
+    that time that evaluations took. Below stand the decisions and observations of each controller, and what an operator
+    should look at.
 
     With two run folders A and B, show the whole runs side by side: what was played and trained, the rating gained,
     worker time, the settings that differ (from A to B), and the decisions of each controller. The page lays their
@@ -93,14 +93,15 @@ def show_report(made: RunReport) -> None:
         return
     lasted = show_age(made.seconds)
     echo(f"{show_time(made.first)} to {show_time(made.last)} ({lasted}), {made.events:,} events")
-    show_table(COLUMNS, (_cells(config, made) for config in made.configs), left=COLUMNS[:1])
+    show_table(TRAINED, map(_trained, made.configs), left=TRAINED[:1])
+    echo()
+    show_table(STEERED, (_steered(config, made) for config in made.configs), left=(STEERED[0], STEERED[-1]))
+    echo()
     for line in _lines(made):
         echo(one_line(line))
 
 
-def _cells(config: ConfigReport, made: RunReport) -> tuple[str, ...]:
-    seconds = config.worker_time.total
-    plateaued = " plateaued" if config.plateaued else ""
+def _trained(config: ConfigReport) -> tuple[str, ...]:
     return (
         config.key,
         show_elo(config.elo_before, config.elo_before_stderr),
@@ -109,10 +110,19 @@ def _cells(config: ConfigReport, made: RunReport) -> tuple[str, ...]:
         str(config.promotions),
         str(config.rejections),
         str(config.rollbacks),
+    )
+
+
+def _steered(config: ConfigReport, made: RunReport) -> tuple[str, ...]:
+    seconds = config.worker_time.total
+    return (
+        config.key,
+        str(config.stalls),
         str(config.boosts),
-        f"{config.weight_before:.2f} → {config.weight:.2f}{plateaued}",
+        f"{config.weight_before:.2f} → {config.weight:.2f}",
         f"{seconds / (made.worker_seconds or 1.0):.0%}",
         f"{config.worker_time.evaluation / (seconds or 1.0):.0%}",
+        "plateaued" if config.plateaued else "",
     )
 
 

@@ -125,8 +125,9 @@ class CurriculumIntegration(Controller):
             return Step()
         news = [f"{key} is plateaued: boosts of exploration did not end its stall" for key in sorted(done - before)]
         news += [f"{key} is no longer plateaued" for key in sorted(before - done)]
-        change = f"{most} {feedback[most].curriculum_weight:.2f} → {weights[most]:.2f}"
-        news.append(f"{change} because it {_gain_text(feedback[most])} {_bound(weights[most], limits)}")
+        if abs(changes[most]) >= limits.min_change:
+            change = f"{most} {feedback[most].curriculum_weight:.2f} → {weights[most]:.2f}"
+            news.append(f"{change} because it {_gain_text(feedback[most])} {_bound(weights[most], limits)}")
         rebalanced = CurriculumRebalanced(weights=weights, plateaued=tuple(sorted(done)), reason="; ".join(news))
         return Step({ALL: CurriculumRow(set_us=event.recorded_us)}, (Emission(rebalanced),))
 

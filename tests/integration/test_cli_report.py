@@ -26,9 +26,11 @@ def test_text_and_json_agree(run: Path) -> None:
     assert made["decided"]["ModelLifecycleCoordinator"]["MODEL_PROMOTED"] == PROMOTED
     assert sum(config["promotions"] for config in made["configs"]) == PROMOTED - len(made["configs"]), "initial models"
     assert f"MODEL_PROMOTED {PROMOTED}" in text
-    lines = {line.split()[0]: line.split() for line in text.splitlines() if line}
+    rows = [line.split() for line in text.splitlines() if line]
     for config in made["configs"]:
-        assert str(config["trainings"]) in lines[config["key"]]
+        trained, steered = (row for row in rows if row[0] == config["key"])
+        assert trained[-4:] == [str(config[name]) for name in ("trainings", "promotions", "rejections", "rollbacks")]
+        assert steered[1:3] == [str(config[name]) for name in ("stalls", "boosts")]
 
 
 def test_since_a_position_covers_what_followed(run: Path) -> None:

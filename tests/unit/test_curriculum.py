@@ -1,5 +1,7 @@
 """CurriculumIntegration: each of its rules."""
 
+import re
+
 import pytest
 from driving import KEY, OTHER_KEY, Driven, gated, played, rated, run_settings
 from hypothesis import given
@@ -162,3 +164,6 @@ def test_plateau_begins_at_the_floor_and_ends_by_improvement():
     assert not two.driven.state(KEY).plateaued
     assert two.driven.state(KEY).stalls == 0
     assert any(f"{KEY} is no longer plateaued" in change.reason for change in two.changes)
+    named = [found for change in two.changes for found in re.findall(r"(\S+) → (\S+)", change.reason)]
+    assert named
+    assert all(before != after for before, after in named), "a weight that stays is no news"
