@@ -229,7 +229,8 @@ def test_stall_gets_more_exploration_until_it_is_over(tmp_path: Path) -> None:
         ("recovered", "training.requested"),
         ("recovered", "selfplay.exploration_boosted"),
     ]
-    assert {event["id"] for event in played.events} <= played.shown()
+    assert {event["id"] for event in played.events[1:]} <= played.shown()
+    assert played.events[0]["id"] not in played.traced, "a rate is read by the next training, and causes no event"
     assert boosts[0] == 1.5
     assert boosts[-1] == 1.0
     low, usual = (played.events[index]["data"]["learning_rate"] for index in (1, 4))
