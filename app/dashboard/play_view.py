@@ -101,7 +101,7 @@ def play_view(game: PlayedGame, picked: Path, opinion: Opinion | None) -> PlayVi
         has_model=any(is_model(split_search(player)[0]) for player in game.players),
         network=tuple(zip(named(tuple(a for a, _ in network)), (share for _, share in network), strict=True)),
         searched=tuple(
-            (text, one.visits, one.value, one.probability)
+            (text, one.visits, round(one.value, 2) + 0.0, one.probability)  # no -0.00
             for text, one in zip(named(tuple(one.action for one in searched)), searched, strict=True)
         ),
     )
