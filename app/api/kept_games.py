@@ -13,6 +13,7 @@ from app.api.watching import Decision
 from app.config import FrozenModel, GameConfig, RunFolder
 from app.core import ConfigKey, FlyballError, UnusableFile, reading, writing
 from app.games import open_table
+from app.games.session import GameSession
 
 NAME = re.compile(r"[a-z][a-z0-9_]*-\d{8}T\d{6}Z-[0-9a-f]{8}")
 
@@ -79,14 +80,35 @@ def kept_game(folder: RunFolder, name: str) -> KeptGame:
         raise UnusableFile(f"{_file(folder, name)} holds no game.", hint="Delete it, or put a copy back.") from error
 
 
+def check_seats(game: KeptGame, config: GameConfig) -> None:
+    """Refuse a game that has not as many players and returns as a configuration. Raises ``UnusableFile``."""
+    if not len(game.players) == len(game.returns) == config.players:
+        raise UnusableFile(
+            f"A kept game of {config.key} names {len(game.players)} players and {len(game.returns)} returns, and "
+            f"{config.key} has {config.players} seats.",
+            hint="Delete its file, or put a copy back.",
+        )
+
+
 def check_rules(game: KeptGame, config: GameConfig) -> None:
-    """Refuse to show a game of other rules than a configuration has now. Raises ``UnusableFile``."""
+    """Refuse to show a game of other rules than a configuration has now, or one that its actions do not give.
+
+    Raises ``UnusableFile``.
+    """
+    check_seats(game, config)
     now = open_table(config, 0).spec.rules_version
     if now != game.rules_version:
         raise UnusableFile(
             f"This game was played by the rules {game.rules_version}, and {config.key} now has {now}.",
             hint="Download it; it cannot be shown.",
         )
+    try:
+        standing = GameSession(config, game.seed, game.actions).standing()
+    except FlyballError:
+        standing = None
+    if standing is None or (standing.history, standing.returns) != (game.history, game.returns):
+        hint = "Delete its file, or put a copy back."
+        raise UnusableFile("The file of this game is damaged: its moves do not lead to its end.", hint=hint)
 
 
 def kept_names(folder: RunFolder) -> Iterator[str]:

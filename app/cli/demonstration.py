@@ -23,8 +23,8 @@ from app.events import Event
 from app.scenarios.demonstration import ACTS, Act, settings_text
 
 PROFILE = "demo"
-FOLDER, USUAL_FOLDER = Path("demo"), Path("run")
-"""The run folder of the demonstration, and the usual one, in whose place it comes."""
+FOLDER = Path("demo")
+"""The run folder of the demonstration."""
 
 READING_SECONDS = 7.0
 """Time to read an announcement before the trouble is planted, and an explanation before the next act."""
@@ -43,14 +43,14 @@ class RunToKeep(FlyballError, code="run_exists"):
     """A folder with a run, in which nothing may be planted."""
 
 
-def prepare_demonstration(location: RunLocation) -> RunLocation:
+def prepare_demonstration(location: RunLocation, *, named: bool) -> RunLocation:
     """Return the location of a new run with the demonstration's settings.
 
-    The folder is ``demo`` unless the command named one. Its ``flyball.toml`` is written unless there is one.
+    The folder is ``demo`` unless the command named one (``named``). ``flyball.toml`` is written unless there is one.
 
     Raises ``RunToKeep`` if the folder has a run, because troubles would be planted in it.
     """
-    if location.folder.path == USUAL_FOLDER:
+    if not named:
         location = locate_run(FOLDER, location.config_file)
     folder = location.folder
     if folder.journal.exists():

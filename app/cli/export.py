@@ -30,9 +30,10 @@ def export(location: RunLocation, what: str, to: str, *, config_key: str | None,
     which PEFT, transformers and vLLM load.
 
     The run: WHAT is mlflow or wandb. Each configuration becomes a run there, with its ratings, curves of training,
-    knobs, counts of decisions, settings, and the latest decisions as a note. The run may be running. Once more, the
-    command adds what has come since. With mlflow, TO is a folder, which gets a database, or the address of a server.
-    With wandb, TO is a folder, to be sent by 'wandb sync'. They are extras: pip install 'flyball[mlflow]'.
+    knobs, counts of decisions, settings, and the latest decisions as a note. The run may still be running. Repeating
+    the command adds the events since. With mlflow, TO is a folder, which gets a database, or the address of a server.
+    With wandb, TO is a folder, to be sent by 'wandb sync'. Both are extras: pip install 'flyball[mlflow]'
+    or 'flyball[wandb]'.
     """
     if what in TRACKERS:
         _export_run(location, what, to, config_key, as_json=as_json)
@@ -47,7 +48,7 @@ def _export_run(location: RunLocation, what: str, to: str, config_key: str | Non
         tracker: Tracker = MlflowTracker(to) if what == "mlflow" else WandbTracker(Path(to))
         written = export_run(location, tracker, config_key, complain)
     write_values(written, as_json=as_json)
-    note(f"{to} has it: the numbers are those of events with values that were written. Then: {tracker.command}")
+    note(f"Wrote to {to}; counts are events with values. Next: {tracker.command}")
 
 
 def _export_model(location: RunLocation, model: str, file: Path, config_key: str | None, *, as_json: bool) -> None:

@@ -46,6 +46,12 @@ def run_options(command: C) -> C:
     return with_run_location  # type: ignore[return-value]  # click's decorators call it as they would the command
 
 
+def run_sources() -> set[ParameterSource | None]:
+    """Return where ``--run`` was given: before the command's name, and after it."""
+    context = click.get_current_context()
+    return {ctx.get_parameter_source("run_dir") for ctx in (context, context.find_root())}
+
+
 def pick(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Return the options of these names."""
     return {name: options[name] for name in names}

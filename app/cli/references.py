@@ -81,7 +81,7 @@ def _command(command: click.Command, name: str, parent: click.Context, level: in
     """Return the section of a command and of its subcommands."""
     ctx = click.Context(command, info_name=name, parent=parent, **command.context_settings)
     words = ctx.command_path.partition(" ")[2]
-    usage = " ".join(command.get_usage(ctx).split()).removeprefix("Usage: ")
+    usage = " ".join((ctx.command_path, *command.collect_usage_pieces(ctx)))
     parts = [f"{'#' * level} {words}\n\n`{usage}`\n\n{prose(cleandoc(command.help or ''))}\n"]
     options = (param for param in command.params if isinstance(param, click.Option))  # usage and help name arguments
     records = [record for option in options if (record := option.get_help_record(ctx))]

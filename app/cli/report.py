@@ -9,7 +9,7 @@ from click.core import ParameterSource
 from app.api.run_reader import compare_runs
 from app.api.runs import RunLocation, locate_run, open_run
 from app.api.selection import before_since
-from app.cli.options import FILE, FOLDER, json_option, run_options
+from app.cli.options import FILE, FOLDER, json_option, run_options, run_sources
 from app.cli.output import complain, echo, note, show_table, write_json
 from app.core import writing
 from app.dashboard.pages.report import comparison_file, report_file
@@ -70,8 +70,7 @@ def _check_two(runs: Sequence[Path], since: str | None) -> None:
     """Refuse anything but two run folders and options that fit them."""
     if len(runs) != 2:
         raise click.UsageError("A B: name two run folders; the report of one is flyball --run FOLDER report.")
-    context = click.get_current_context()
-    if ParameterSource.COMMANDLINE in {one.get_parameter_source("run_dir") for one in (context, context.find_root())}:
+    if ParameterSource.COMMANDLINE in run_sources():
         raise click.UsageError("--run names one run, and A B two: use one of them.")
     if since is not None:
         raise click.UsageError("--since is for the report of one run: A and B are compared from their first events on.")
@@ -161,7 +160,7 @@ def show_comparison(made: RunComparison) -> None:
 
 def _strength(config: ConfigComparison) -> tuple[str, ...]:
     gains = (config.gained_a, config.gained_b, config.difference)
-    ratings = (show_elo(one.elo, one.elo_stderr) for one in (config.a, config.b))
+    ratings = (show_elo(side.elo, side.elo_stderr) for side in (config.a, config.b))
     return (config.key, *(UNKNOWN if gain is None else show_elo(gain.elo, gain.stderr) for gain in gains), *ratings)
 
 

@@ -54,7 +54,7 @@ class NeverCame(FlyballError, code="unavailable"):
     "ready_seconds",
     default=0.0,
     type=click.FloatRange(0),
-    help="Seconds in which the loop may still reach what the trouble needs.",
+    help="Seconds to wait for a loop that still lacks what the trouble needs.",
 )
 @json_option
 @run_options

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import click
 import structlog
+from click.core import ParameterSource
 
 from app.api.following import BrokerWatch, JournalWatch
 from app.api.runs import RunLocation, is_listening
 from app.cli import demonstration, group
 from app.cli.demonstration import Demonstration, StoryScreen, run_command
-from app.cli.options import json_option, run_options
+from app.cli.options import json_option, run_options, run_sources
 from app.cli.output import complain, note
 from app.cli.streams import OutputFailed, discard_output, tolerate_closed_output
 from app.cli.up_screen import LiveScreen, Screen, is_usual
@@ -105,7 +106,8 @@ def up(
     is_demo = profile == demonstration.PROFILE
     if is_demo:
         demonstration.refuse_options(config=configs, role=role)
-        location, profile = demonstration.prepare_demonstration(location), None
+        named = not run_sources() <= {None, ParameterSource.DEFAULT}
+        location, profile = demonstration.prepare_demonstration(location, named=named), None
         click.get_current_context().find_root().obj["run_dir"] = location.folder.path  # for the hints of errors
     overrides = {"profile": profile, "configs": list(configs) or None, "seed": seed}
     loaded = location.load({key: value for key, value in overrides.items() if value is not None})

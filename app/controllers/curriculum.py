@@ -16,6 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from itertools import accumulate
+from statistics import fmean
 from typing import ClassVar
 
 from app.config.feedback import CurriculumSettings
@@ -124,10 +125,11 @@ class CurriculumIntegration(Controller):
         if abs(changes[most]) < limits.min_change and done == before:
             return Step()
         news = [f"{key} is plateaued: boosts of exploration did not end its stall" for key in sorted(done - before)]
-        news += [f"{key} is no longer plateaued" for key in sorted(before - done)]
+        news += [f"{key} is no longer plateaued: it {_gain_text(feedback[key])}" for key in sorted(before - done)]
         if abs(changes[most]) >= limits.min_change:
             change = f"{most} {feedback[most].curriculum_weight:.2f} → {weights[most]:.2f}"
-            news.append(f"{change} because it {_gain_text(feedback[most])} {_bound(weights[most], limits)}")
+            why = f"it {_gain_text(feedback[most])}, {_average_text(feedback)}"
+            news.append(f"{change} because {why} {_bound(weights[most], limits)}")
         rebalanced = CurriculumRebalanced(weights=weights, plateaued=tuple(sorted(done)), reason="; ".join(news))
         return Step({ALL: CurriculumRow(set_us=event.recorded_us)}, (Emission(rebalanced),))
 
@@ -188,3 +190,11 @@ def _gain_text(state: FeedbackState) -> str:
         return "has gains that are not known yet"
     hourly = f"{state.elo_gain * SECONDS_PER_HOUR:+.0f} ± {state.elo_gain_stderr * SECONDS_PER_HOUR:.0f}"
     return f"gains {hourly} Elo per hour of a worker"
+
+
+def _average_text(feedback: Mapping[ConfigKey, FeedbackState]) -> str:
+    """Describe the average gain of all configurations, to which each one's is compared."""
+    gains = [state.elo_gain for state in feedback.values() if state.elo_gain is not None]
+    if not gains:
+        return "as all do"
+    return f"all on average {fmean(gains) * SECONDS_PER_HOUR:+.0f}"

@@ -127,8 +127,7 @@ class GauntletFeedbackController(Controller):
                 effect=cooler,
                 setting="feedback.gauntlet.strong_win_rate",
                 unit="%",
-                waits=wait.waits,
-                until=wait.until,
+                **wait._asdict(),
             ),
             Watched(
                 what="score against the random bot",
@@ -138,8 +137,7 @@ class GauntletFeedbackController(Controller):
                 effect=work,
                 setting="feedback.gauntlet.weak_win_rate",
                 unit="%",
-                waits=wait.waits,
-                until=wait.until,
+                **wait._asdict(),
             ),
         )
 

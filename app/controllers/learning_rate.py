@@ -219,17 +219,34 @@ class EvaluationFeedbackHandler(Controller):
         lowest = Wait("it is at its lowest") if before <= limits.minimum else waits
         what, rate = f"mean gain of the last {averaged} ratings", "learning rate x {:g}".format
         return (
-            Watched(what, gain, raise_at, "above", rate(limits.raise_factor), prefix + "raise_at_elo", "Elo", *highest),
-            Watched(what, gain, lower_at, "below", rate(limits.lower_factor), prefix + "lower_at_elo", "Elo", *lowest),
             Watched(
-                "consecutive rejections",
-                state.consecutive_failures,
-                limits.rejections,
-                "above",
-                rate(limits.rejections_factor),
-                prefix + "rejections",
-                "",
-                *(cooldown if row.by_operator else NOTHING),
+                what=what,
+                value=gain,
+                threshold=raise_at,
+                acts="above",
+                effect=rate(limits.raise_factor),
+                setting=prefix + "raise_at_elo",
+                unit="Elo",
+                **highest._asdict(),
+            ),
+            Watched(
+                what=what,
+                value=gain,
+                threshold=lower_at,
+                acts="below",
+                effect=rate(limits.lower_factor),
+                setting=prefix + "lower_at_elo",
+                unit="Elo",
+                **lowest._asdict(),
+            ),
+            Watched(
+                what="consecutive rejections",
+                value=state.consecutive_failures,
+                threshold=limits.rejections,
+                acts="above",
+                effect=rate(limits.rejections_factor),
+                setting=prefix + "rejections",
+                **(cooldown if row.by_operator else NOTHING)._asdict(),
             ),
         )
 

@@ -24,6 +24,7 @@ from app.controllers.lineage import Champion, Lineage
 from app.controllers.state import States, state_of
 from app.controllers.watchdog import SEVERITIES
 from app.core import (
+    HASH_DIGITS,
     PLAYERS_OF,
     SECOND_US,
     Elo,
@@ -257,7 +258,8 @@ class ModelLifecycleCoordinator(Controller):
         if current is None:
             return _promote(event, current, judged, _evidence(judged, "no model before it", 0, 0))
         if candidate.parent != current:
-            return _reject(event, current, judged, _evidence(judged, "not trained from the current model", 0, 0))
+            why = f"trained from {(candidate.parent or 'none')[:HASH_DIGITS]}, not from the current model"
+            return _reject(event, current, judged, _evidence(judged, why, 0, 0))
         if not is_gate and candidate.phase is Phase.GATING:  # a round of its gate is under way
             return _step(event, judged)
         for match in data.results:

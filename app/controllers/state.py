@@ -245,7 +245,10 @@ class FeedbackState(Row, frozen=True):
         if len(self.elo_history) < 2:
             return None
         seconds = median((later.time - earlier.time).total_seconds() for earlier, later in pairwise(self.elo_history))
-        return self.elo_history[-1].time + timedelta(seconds=number * seconds)
+        try:
+            return self.elo_history[-1].time + timedelta(seconds=number * seconds)
+        except OverflowError:  # as good as never
+            return None
 
     def update_parity(self, checked: int, failures: int) -> Self:
         """Count replayed games, and those that differ from the rules.

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from app.api.playing import PERSON, Opinion
 from app.core import is_model, split_search
 from app.dashboard.boards import counts, draw, side_names
-from app.dashboard.boards.spots import Path, Spot, spots_of
+from app.dashboard.boards.spots import Spot, SpotPath, spots_of
 from app.dashboard.playing import PlayedGame
 from app.dashboard.watched import outcome, player_name
 from app.games.hearts.cards import SEATS
@@ -65,7 +65,7 @@ class PlayView:
     searched: tuple[tuple[str, int, float, float], ...]
 
 
-def play_view(game: PlayedGame, picked: Path, opinion: Opinion | None) -> PlayView:
+def play_view(game: PlayedGame, picked: SpotPath, opinion: Opinion | None) -> PlayView:
     """Return what a person sees of a game. ``picked`` are the spots picked for the next move."""
     config, standing = game.session.config, game.standing
     spectator, sides, seat = spectator_of(config), side_names(config), _viewer(game)
@@ -101,8 +101,8 @@ def play_view(game: PlayedGame, picked: Path, opinion: Opinion | None) -> PlayVi
         has_model=any(is_model(split_search(player)[0]) for player in game.players),
         network=tuple(zip(named(tuple(a for a, _ in network)), (share for _, share in network), strict=True)),
         searched=tuple(
-            (text, one.visits, round(one.value, 2) + 0.0, one.probability)  # no -0.00
-            for text, one in zip(named(tuple(one.action for one in searched)), searched, strict=True)
+            (text, move.visits, round(move.value, 2) + 0.0, move.probability)  # no -0.00
+            for text, move in zip(named(tuple(move.action for move in searched)), searched, strict=True)
         ),
     )
 

@@ -157,8 +157,9 @@ class PlayedGames:
     def add(self, game: PlayedGame) -> None:
         """Begin a game."""
         now = monotonic()
-        left = [other for other, one in self._games.items() if now - one.looked_at > LEFT_SECONDS]
-        for other in (*left, *list(self._games)[len(left) : len(self._games) + 1 - MOST_GAMES]):
+        left = [key for key, kept in self._games.items() if now - kept.looked_at > LEFT_SECONDS]
+        over = max(len(left), len(self._games) + 1 - MOST_GAMES)
+        for other in (*left, *list(self._games)[len(left) : over]):
             self._drop(other)
         self._games[game.id] = game
         self._compute(game)
@@ -188,8 +189,12 @@ class PlayedGames:
                 if job.result is None:
                     game.problem = job.error or ""
                 else:
-                    await asyncio.to_thread(game.take, job.result)
-                    self._compute(game)
+                    try:
+                        await asyncio.to_thread(game.take, job.result)
+                    except FlyballError as error:  # the settings have another game of this name by now
+                        game.problem = error.message
+                    else:
+                        self._compute(game)
 
     async def play(self, game: PlayedGame, action: int, after: int) -> None:
         """Play a person's action, and let the others answer. Raises ``NotNow``."""

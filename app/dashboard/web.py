@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
+from app.api.kept_games import NoSuchGame
 from app.config.loading import UnknownConfig
 from app.core import FlyballError
 from app.dashboard.access import Access
@@ -47,7 +48,7 @@ def web_application(
 def _failed(request: Request, error: Exception) -> Response:
     """Show an error as a page."""
     message, hint = (error.message, error.hint) if isinstance(error, FlyballError) else ("There is no such page.", "")
-    refused = isinstance(error, FlyballError) and not isinstance(error, NoSuchEvent | UnknownConfig)
+    refused = isinstance(error, FlyballError) and not isinstance(error, NoSuchEvent | UnknownConfig | NoSuchGame)
     code, title = (400, "Refused") if refused else (404, "Not found")
     return render(request, "error.html", status_code=code, title=title, message=message, hint=hint)
 

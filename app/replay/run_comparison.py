@@ -25,7 +25,7 @@ WHOLE: Mapping[str, Callable[[RunReport], str]] = {
     "seconds of workers": lambda report: f"{report.worker_seconds:,.0f}",
     "of these evaluation": lambda report: f"{report.evaluation_share:.0%}",
 }
-"""What displays show of a run as a whole, by name."""
+"""Figures of a whole run in displays, by name."""
 
 TOTALS: Mapping[str, str] = {
     "games": "games",
@@ -33,14 +33,14 @@ TOTALS: Mapping[str, str] = {
     "trainings": "trainings",
     "promoted": "promotions",
     "refused": "rejections",
-    "rolled back": "rollbacks",
+    "rollbacks": "rollbacks",
     "boosts": "boosts",
 }
 """Counts of a ``ConfigReport`` that are summed over a run, by their names in displays."""
 
 
 class ComparedRun(NamedTuple):
-    """What is compared of a run.
+    """The parts of a run that are compared.
 
     Attributes:
         name: of its folder.

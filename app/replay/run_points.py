@@ -67,7 +67,7 @@ class RunPoints:
         name = event.data.event_name
         self._counts[key][name] += 1
         self._decided[key][f"{by}/{name}"] += 1
-        if not isinstance(event.data, MatchmakingUpdated):  # it follows every promotion, and would crowd out the others
+        if not isinstance(event.data, MatchmakingUpdated):  # it would crowd out the others
             text = event_text(event, self._controllers.settings).plain
             self._noted[key].append(f"{show_time(event.recordedtime)} {text}")
         return {f"decisions/{name}": self._counts[key][name]}

@@ -176,7 +176,7 @@ def fold_config(row: ConfigRow, event: Event[Payload]) -> ConfigRow:
     row = row.replace(lineage=row.lineage.after(event))
     changed = CHANGED_BY.get(type(event.data))
     changes = changed(row, event) if changed else {}
-    if event.data.kind is Kind.DECISION and not isinstance(event.data, MatchmakingUpdated):  # one follows every rating
+    if event.data.kind is Kind.DECISION and not isinstance(event.data, MatchmakingUpdated):  # it would hide the others
         changes["decision"] = Decided(name=event.data.event_name, id=event.id, recorded_us=event.recorded_us)
     return row.replace(**changes) if changes else row
 

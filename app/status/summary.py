@@ -48,6 +48,8 @@ LEAST_CONTENT = 60
 
 LONG_LIST = 4
 MOST_WEIGHTS = 6
+"""Weights of a CURRICULUM_REBALANCED that are shown; of more, the greatest and the least."""
+
 IDENTIFIERS = frozenset({"request_id", "evaluation_id", "shard", "seed", "run_id"})
 """Fields left out of summaries."""
 
@@ -211,7 +213,7 @@ def _judged(data: ModelPromoted | PromotionRejected) -> str:
     if isinstance(data, ModelPromoted):
         what = f"{short(data.previous)} → {short(data.model)}"
     else:
-        what = f"{short(data.model)} is rejected, {short(data.current)} stays"
+        what = f"{short(data.model)} is rejected ({short(data.current)} stays)"
     if evidence.value or evidence.threshold:
         figures = f": {evidence.value:.1f}, {evidence.threshold:.1f} needed"
     elo = show_elo(evidence.elo, evidence.elo_stderr)
@@ -270,7 +272,7 @@ def _rebalanced(data: CurriculumRebalanced) -> str:
     ordered = sorted(data.weights.items(), key=lambda item: item[1], reverse=True)
     texts = [f"{key} {weight:.2f}" for key, weight in ordered]
     more = len(texts) - MOST_WEIGHTS
-    listed = texts if more <= 0 else [*texts[: MOST_WEIGHTS - 1], f"{more} more", f"{texts[-1]}"]
+    listed = texts if more <= 0 else [*texts[: MOST_WEIGHTS - 1], f"{more} more", texts[-1]]
     return f"{data.reason}; all weights: {', '.join(listed)}"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.core import FlyballError
+from app.core import HASH_DIGITS, FlyballError
 from app.events import Event
 
 NAMED = 8
@@ -46,19 +46,20 @@ class Trace:
     earlier: int
 
 
-def trace(read: Read, prefix: str, *, causes: int = 8, effects: int = 6) -> Trace:
+def trace(read: Read, wanted: str, *, causes: int = 8, effects: int = 6) -> Trace:
     """Find an event with its causes and effects.
 
     Args:
         read: reads the journal from its beginning at each call; called twice.
-        prefix: the event's id, or the beginning of the id.
+        wanted: the event's id or its beginning; or its position, fewer than ``HASH_DIGITS`` digits without a leading 0.
         causes: most generations shown before the event.
         effects: most generations shown after the event.
 
     Raises ``UnknownEvent`` or ``AmbiguousEvent``.
     """
     cause_of: dict[str, str | None] = {event.id: event.envelope.causationid for event in read()}
-    event_id = _find(cause_of, prefix)
+    is_position = wanted.isdecimal() and len(wanted) < HASH_DIGITS and not wanted.startswith("0")
+    event_id = _at(read, int(wanted)) if is_position else _find(cause_of, wanted)
     line = ancestors(cause_of, event_id)
     shown = line[: causes + 1]
     levels = {ancestor: level for level, ancestor in enumerate(reversed(shown))}
@@ -77,6 +78,13 @@ def trace(read: Read, prefix: str, *, causes: int = 8, effects: int = 6) -> Trac
     order = _depth_first(shown[-1], effects_of)
     nodes = tuple(TracedEvent(events[node], levels[node], hidden[node]) for node in order)
     return Trace(event_id, nodes, earlier=len(line) - len(shown))
+
+
+def _at(read: Read, position: int) -> str:
+    for event in read():
+        if event.sequence == position:
+            return event.id
+    raise UnknownEvent(f"There is no event at position {position:,}.", hint="See the positions with: flyball tail")
 
 
 def _find(ids: Iterable[str], prefix: str) -> str:

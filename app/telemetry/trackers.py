@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from app.core import ConfigKey, FlyballError
+from app.core import ConfigKey, FlyballError, writing
 from app.telemetry.wandb_runs import WandbRun, loaded_wandb
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class NoMlflow(FlyballError, code="usage"):
 
 
 class Identity(NamedTuple):
-    """What a tracker's run is about.
+    """The recorded run and configuration behind a tracker's run.
 
     Attributes:
         run_id: of the recorded run; the same at every export.
@@ -69,7 +69,7 @@ class TrackedPoint(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What was done so far.
+    """Decisions up to the last event.
 
     Attributes:
         position: of the last event.
@@ -164,12 +164,14 @@ class MlflowTracker(Tracker):
             raise NoMlflow("Exporting to MLflow needs mlflow.", hint=hint) from error
         for name in ("mlflow", "alembic"):
             logging.getLogger(name).setLevel(logging.WARNING)
-        artifacts = None
-        if "://" not in store:
+        artifacts, is_folder = None, "://" not in store
+        if is_folder:
             folder = Path(store).absolute()
-            folder.mkdir(parents=True, exist_ok=True)
+            with writing(folder):
+                folder.mkdir(parents=True, exist_ok=True)
             store, artifacts = f"sqlite:///{folder / DATABASE}", str(folder / "artifacts")
-        self.command = f"mlflow ui --backend-store-uri {shlex.quote(store)}"  # of the whole package mlflow
+        shows = f"mlflow ui --backend-store-uri {shlex.quote(store)}"  # of the whole package mlflow
+        self.command = shows if is_folder else f"open {store} in a browser"
         self._client = mlflow.MlflowClient(tracking_uri=store)
         found = self._client.get_experiment_by_name(PROJECT)
         self._experiment = found.experiment_id if found else self._client.create_experiment(PROJECT, artifacts)

@@ -1,4 +1,4 @@
-"""What experiment trackers hold: stand-ins of mlflow and wandb in memory and files, and readers of the real ones."""
+"""Stand-ins of mlflow and wandb in memory and files, and readers of what they and the real ones hold."""
 
 import json
 import struct
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 
 class Held(NamedTuple):
-    """What a tracker holds of one configuration.
+    """A tracker's content about one configuration.
 
     Attributes:
         curves: step and value of each point, by curve name, in the order of writing.

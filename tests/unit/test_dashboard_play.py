@@ -1,5 +1,6 @@
 """A person's games on the dashboard, asked as a browser asks."""
 
+import json
 import re
 from collections.abc import Iterator
 from html import unescape
@@ -50,7 +51,7 @@ def alert(text: str) -> str:
     return " ".join(re.findall(r'role="alert">([^<]+)', unescape(text)))
 
 
-def crosses_of(text: str) -> list[str]:
+def marks_of(text: str) -> tuple[str, str]:
     """Return where the crosses and noughts of tic-tac-toe are, as the drawing says."""
     return re.findall(r"<desc[^>]*>X: (.*?)\. O: (.*?)\.</desc>", text)[0]
 
@@ -93,7 +94,7 @@ def test_game_is_played_kept_found_and_opened_again(folder, client):
     assert all(part in listed for part in (f"/games/kept/{name}", "X: a person, O: random", result))
     shown = client.get(f"/games/kept/{name}?ply=99").text
     assert f"{result}." in unescape(shown)
-    assert crosses_of(shown) == crosses_of(text)
+    assert marks_of(shown) == marks_of(text)
     first = client.get(f"/games/kept/{name}/part?ply=1").text
     assert "Move 1 of" in first
     assert "at random" not in first, "a person's moves are no random opening"
@@ -102,6 +103,25 @@ def test_game_is_played_kept_found_and_opened_again(folder, client):
     game = KeptGame.model_validate_json(download.content)
     again = GameSession(GAMES[ConfigKey(KEY)], game.seed, game.actions).standing()
     assert (again.history, again.returns) == (game.history, game.returns)
+
+
+@pytest.mark.parametrize(
+    ("field", "change", "said"),
+    [("players", lambda players: players[:1], "names 1 players"), ("history", lambda plies: plies[::-1], "is damaged")],
+)
+def test_damaged_kept_game_is_refused_alone(folder, client, field, change, said):
+    address = begun(client, KEY, seat="0")
+    play_on(client, address)
+    client.post(f"{address}/keep", headers=BEARER)
+    file = max((folder / "games").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+    game = json.loads(file.read_text())
+    file.write_text(json.dumps(game | {field: change(game[field])}))
+    answer = client.get(f"/games/kept/{file.stem}")
+    assert answer.status_code == 400
+    assert said in unescape(answer.text)
+    assert client.get("/games").status_code == 200
+    file.unlink()
+    assert client.get(f"/games/kept/{file.stem}").status_code == 404
 
 
 def test_bad_moves_are_refused_and_nothing_is_lost(client):
@@ -172,6 +192,9 @@ def test_gone_game_says_why_and_what_to_do(folder, client, monkeypatch):
         assert "started again" in alert(answer.text)
         assert "Start another" in answer.text
         assert move(client, gone, 0, 0).status_code == 404
+    monkeypatch.setattr(playing, "MOST_GAMES", 5)
+    all_kept = [address, *(begun(client, KEY) for _ in range(4))]
+    assert all(client.get(one).status_code == 200 for one in all_kept)
     monkeypatch.setattr(playing, "MOST_GAMES", 2)
     others = [begun(client, KEY) for _ in range(2)]
     assert client.get(address).status_code == 404

@@ -129,14 +129,14 @@ async def test_as_json_each_text_is_an_object(monkeypatch: pytest.MonkeyPatch) -
 class TestPreparing:
     def test_folder_of_its_own_gets_the_settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        assert prepare_demonstration(locate_run("run")).folder.path == Path("demo")
+        assert prepare_demonstration(locate_run("run"), named=False).folder.path == Path("demo")
         assert (tmp_path / "demo" / "flyball.toml").read_text() == settings_text()
         assert not (tmp_path / "run").exists()
-        assert prepare_demonstration(locate_run("mine")).folder.path == Path("mine")
+        assert prepare_demonstration(locate_run("mine"), named=True).folder.path == Path("mine")
 
     def test_settings_that_are_there_are_kept(self, tmp_path: Path) -> None:
         (tmp_path / "flyball.toml").write_text("seed = 9\n")
-        assert prepare_demonstration(locate_run(tmp_path)).load().run.seed == 9
+        assert prepare_demonstration(locate_run(tmp_path), named=True).load().run.seed == 9
 
     def test_run_is_kept_free_of_planted_troubles(self, tmp_path: Path) -> None:
         write_journal(tmp_path / "journal.sqlite", recording().events)
@@ -153,4 +153,4 @@ class TestPreparing:
     def test_unwritable_folder_is_an_error_of_usage(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         with pytest.raises(FlyballError, match="cannot be written"):
-            prepare_demonstration(locate_run(tmp_path / "file" / "x"))
+            prepare_demonstration(locate_run(tmp_path / "file" / "x"), named=True)

@@ -109,7 +109,7 @@ class TestGate:
     def test_gated_candidate_of_a_replaced_model_is_refused(self, lifecycle):
         lifecycle.feed(trained(NEW, "d" * 64, 1))
         (rejection,) = lifecycle.feed(gated(90, 0, 10))
-        assert rejection.evidence.statistic == "not trained from the current model"
+        assert rejection.evidence.statistic == "trained from dddddddd, not from the current model"
 
     def test_undecided_rounds_add_up(self, gating):
         rounds = 0
@@ -201,7 +201,7 @@ class TestGate:
     def test_a_candidate_of_a_model_that_is_not_current_is_refused(self, lifecycle):
         (rejected,) = candidate(lifecycle, parent="d" * 64)
         assert isinstance(rejected, PromotionRejected)
-        assert rejected.evidence.statistic == "not trained from the current model"
+        assert rejected.evidence.statistic == "trained from dddddddd, not from the current model"
 
     def test_it_is_pairs_of_games_that_count(self, gating):
         """52 of 100 games prove nothing; two pairs won whole do. In the second result, all other pairs are drawn."""

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from app.config import RunSettings
 from app.core import derive_id
-from app.events import EvaluationCompleted, Event, TrainingBlockedByQuality, originate
+from app.events import EvaluationCompleted, Event, ModelPromoted, ModelRolledBack, TrainingBlockedByQuality, originate
 from app.replay.run_report import RunReport, RunReports
 
 EVENTS = tuple(generated(3000, seed=2))
 MIDDLE = 1500
+CHANGES = (ModelPromoted, ModelRolledBack)
 
 
 def folded(after: int = 0, events: tuple[Event, ...] = EVENTS) -> RunReport:
@@ -60,10 +61,18 @@ def test_worker_time_is_the_sum_of_the_covered_jobs_seconds(after):
     assert 0 < report.evaluation_share < 1
 
 
-def test_ratings_are_those_before_and_at_the_end(after):
+def test_ratings_are_the_champions_before_and_at_the_end(after):
     def ratings(events: tuple[Event, ...]) -> list[tuple[float, float]]:
-        rated = [event for event in events if event.subject == KEY and isinstance(event.data, EvaluationCompleted)]
-        return [(event.data.elo, event.data.elo_stderr) for event in rated if event.data.purpose == "rating"]
+        """Return the ratings of the model that is current after some events."""
+        data = [event.data for event in events if event.subject == KEY]
+        current = [getattr(item, "to_model", None) or item.model for item in data if isinstance(item, CHANGES)][-1:]
+        rated = list[tuple[str, float, float]]()
+        for item in data:
+            if isinstance(item, ModelPromoted):
+                rated.append((item.model, item.evidence.elo, item.evidence.elo_stderr))
+            elif isinstance(item, EvaluationCompleted) and item.purpose == "rating":
+                rated.append((item.model, item.elo, item.elo_stderr))
+        return [(elo, stderr) for model, elo, stderr in rated if model in current]
 
     # Errors that differ, because in the generated run all are alike.
     events = tuple(
@@ -72,8 +81,10 @@ def test_ratings_are_those_before_and_at_the_end(after):
         else event
         for event in EVENTS
     )
+    first = next(event.data for event in events if event.subject == KEY and isinstance(event.data, EvaluationCompleted))
+    first = (first.elo, first.elo_stderr)
     (config,) = (config for config in folded(after, events).configs if config.key == KEY)
-    before = ratings(events[:after])[-1] if after else ratings(events)[0]
+    before = ratings(events[:after])[-1] if after else first
     assert (config.elo_before, config.elo_before_stderr) == before
     assert (config.elo, config.elo_stderr) == ratings(events)[-1]
 

@@ -64,8 +64,11 @@ def test_long_traces_are_found_by_prefix() -> None:
     run = recording()
     wanted = run.events[10]
     assert trace(lambda: run.events, wanted.id[:10]).id == wanted.id
-    with pytest.raises(AmbiguousEvent, match="0001-root"):
-        trace(lambda: run.events, "00")
+    assert trace(lambda: run.events, "11").id == wanted.id, "its position"
+    with pytest.raises(UnknownEvent, match="no event at position 1,000"):
+        trace(lambda: run.events, "1000")
+    with pytest.raises(AmbiguousEvent, match="bcc2e689"):
+        trace(lambda: run.events, "b")
     with pytest.raises(UnknownEvent, match="xyz"):
         trace(lambda: run.events, "xyz")
     run = Recording([])

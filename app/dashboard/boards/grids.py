@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.dashboard.boards.svg import STONES, box, disc, drawing, label, polygon, shift, stone, stroke, tag
+from app.dashboard.boards.svg import STONES, Box, box, disc, drawing, label, polygon, shift, stone, stroke, tag
 from app.games.board_table import EMPTY
 from app.games.positions import BoardPosition, NinePosition
 
@@ -28,17 +28,17 @@ def occupied(position: BoardPosition, seat: int) -> list[tuple[int, int]]:
     return [(int(row), int(column)) for row, column in np.argwhere(position.cells == seat)]
 
 
-def cell_box(row: int, column: int) -> tuple[float, float, float, float]:
+def cell_box(row: int, column: int) -> Box:
     """Return left, top, width and height of a cell, on boards with an edge."""
     return EDGE + column * CELL, EDGE + row * CELL, CELL, CELL
 
 
-def column_box(column: int, rows: int) -> tuple[float, float, float, float]:
+def column_box(column: int, rows: int) -> Box:
     """Return left, top, width and height of a column of connect four, with its number."""
     return 10 + column * CELL, 0, CELL, rows * CELL + 20 + EDGE
 
 
-def nine_box(board: int, cell: int | None = None) -> tuple[float, float, float, float]:
+def nine_box(board: int, cell: int | None = None) -> Box:
     """Return left, top, width and height of a board of ultimate tic-tac-toe, or of one of its cells."""
     side = 3 * NINE_CELL
     x, y = (NINE_GAP + number * (side + NINE_GAP) for number in (board % 3, board // 3))

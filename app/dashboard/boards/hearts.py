@@ -1,6 +1,6 @@
 """Hearts: four hands around a table, with the trick in the middle."""
 
-from app.dashboard.boards.svg import box, drawing, label, shift, tag, words
+from app.dashboard.boards.svg import Box, box, drawing, label, shift, tag, words
 from app.games.hearts.cards import DIAMONDS, HEARTS, RANKS, SEATS
 from app.games.positions import FACE_DOWN, HeartsPosition, card_name
 
@@ -32,7 +32,7 @@ def hearts(position: HeartsPosition) -> str:
     return drawing(WIDTH, HEIGHT, "Hearts", _text(position), *parts)
 
 
-def card_box(position: HeartsPosition, seat: int, name: str) -> tuple[float, float, float, float]:
+def card_box(position: HeartsPosition, seat: int, name: str) -> Box:
     """Return left, top, width and height of the part of a seat's card that no other card covers."""
     cards = _cards(position, seat)
     number = next(k for k, (_, _, card) in enumerate(cards) if card_name(card) == name)

@@ -1,7 +1,7 @@
 """Shogi and minishogi on a wooden board. Pieces are pentagons with their characters; the hands are at the sides."""
 
 from app.dashboard.boards.grids import described
-from app.dashboard.boards.svg import box, disc, drawing, label, polygon, shift, stroke
+from app.dashboard.boards.svg import Box, box, disc, drawing, label, polygon, shift, stroke
 from app.games.positions import ShogiPosition
 from app.games.shogi.sfen import letters
 from app.games.shogi.variant import BISHOP, GOLD, KING, KNIGHT, LANCE, PAWN, PROMOTED, ROOK, SILVER
@@ -60,7 +60,7 @@ def shogi(position: ShogiPosition) -> str:
     return drawing(width, height, title, described(("Black", "White"), places), *parts)
 
 
-def spot_box(position: ShogiPosition, seat: int, name: str) -> tuple[float, float, float, float] | None:
+def spot_box(position: ShogiPosition, seat: int, name: str) -> Box | None:
     """Return left, top, width and height of a square such as ``7g``, or of a seat's pieces in hand such as ``P*``."""
     side = position.variant.side
     if name.endswith("*"):
@@ -71,7 +71,7 @@ def spot_box(position: ShogiPosition, seat: int, name: str) -> tuple[float, floa
     return TRAY + EDGE + column * CELL, EDGE + row * CELL, CELL, CELL
 
 
-def _in_hand(position: ShogiPosition, seat: int, letter: str) -> tuple[float, float, float, float]:
+def _in_hand(position: ShogiPosition, seat: int, letter: str) -> Box:
     """Return the box of one kind of pieces in a seat's hand."""
     height, width = position.variant.side * CELL + 2 * EDGE, position.variant.side * CELL + 2 * (TRAY + EDGE)
     number = [letters(code) for code in sorted(position.hands[seat])].index(letter)

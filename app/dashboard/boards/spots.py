@@ -12,12 +12,10 @@ from functools import partial
 from app.dashboard.boards import grids, stones
 from app.dashboard.boards.hearts import card_box
 from app.dashboard.boards.shogi import spot_box
+from app.dashboard.boards.svg import Box
 from app.games.positions import BoardPosition, HeartsPosition, NinePosition, Position, ShogiPosition
 
-Box = tuple[float, float, float, float]
-"""Left, top, width and height in a drawing."""
-
-Path = tuple[str, ...]
+SpotPath = tuple[str, ...]
 """Names of the spots that choose an action."""
 
 _SQUARE = re.compile(r"[a-t]\d{1,2}")
@@ -42,11 +40,11 @@ class Spot:
     label: str
     box: Box | None
     action: int | None = None
-    picks: Path = ()
+    picks: SpotPath = ()
     picked: bool = False
 
 
-def spots_of(position: Position, seat: int, texts: Mapping[int, str], picked: Path = ()) -> list[Spot]:
+def spots_of(position: Position, seat: int, texts: Mapping[int, str], picked: SpotPath = ()) -> list[Spot]:
     """Return the buttons of the seat to move.
 
     ``texts`` are those of its legal actions. Picked spots that no action has are ignored.
@@ -63,7 +61,7 @@ def spots_of(position: Position, seat: int, texts: Mapping[int, str], picked: Pa
 
 
 def _after(
-    paths: Mapping[int, Path], texts: Mapping[int, str], picked: Path, boxes: Callable[[str], Box | None]
+    paths: Mapping[int, SpotPath], texts: Mapping[int, str], picked: SpotPath, boxes: Callable[[str], Box | None]
 ) -> list[Spot]:
     """Return a spot for each way in which a path goes on after ``picked``."""
     depth = len(picked)
@@ -81,7 +79,7 @@ def _after(
     return spots
 
 
-def path_of(position: Position, text: str) -> Path:
+def path_of(position: Position, text: str) -> SpotPath:
     """Return the spots of an action's text, as ``Spectator.names`` returns it."""
     if isinstance(position, ShogiPosition) and (move := _SHOGI_MOVE.fullmatch(text)):
         return tuple(part for part in move.groups() if part)

@@ -3,7 +3,7 @@
 from math import sqrt
 
 from app.dashboard.boards.grids import LETTERS, described, occupied
-from app.dashboard.boards.svg import STONES, box, disc, drawing, label, polygon, polyline, stone, stroke
+from app.dashboard.boards.svg import STONES, Box, box, disc, drawing, label, polygon, polyline, stone, stroke
 from app.games.positions import BoardPosition
 
 POINT = 40.0
@@ -23,12 +23,12 @@ RADIUS, HEX_MARGIN = 26.0, 40.0
 """Of a hexagon, from its middle to a corner; and of the drawing around the hexagons."""
 
 
-def point_box(row: int, column: int) -> tuple[float, float, float, float]:
+def point_box(row: int, column: int) -> Box:
     """Return left, top, width and height around a point of a Go board."""
     return EDGE + (column - 0.5) * POINT, EDGE + (row - 0.5) * POINT, POINT, POINT
 
 
-def hexagon_box(row: int, column: int) -> tuple[float, float, float, float]:
+def hexagon_box(row: int, column: int) -> Box:
     """Return left, top, width and height of the part of a hexagon that is between its upper and its lower corners."""
     x, y = _hexagon(row, column)
     return x - RADIUS * sqrt(3) / 2, y - RADIUS * 0.75, RADIUS * sqrt(3), RADIUS * 1.5

@@ -7,6 +7,9 @@ from html import escape
 
 Number = int | float
 
+Box = tuple[float, float, float, float]
+"""Left, top, width and height in a drawing."""
+
 
 def tag(name: str, *children: str, **attributes: Number | str) -> str:
     """Return an element. Underscores in the names of attributes stand for hyphens; a trailing one is dropped."""

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.api.kept_games import check_rules, kept_game, kept_text
+from app.api.kept_games import check_rules, check_seats, kept_game, kept_text
 from app.api.runs import RunLocation
 from app.core import FlyballError, is_model, split_search
 from app.dashboard.boards import side_names
@@ -34,7 +34,9 @@ def kept_row(place: RunLocation, name: str) -> KeptRow:
     """Return a kept game's line of the list."""
     try:
         game = kept_game(place.folder, name)
-        sides = side_names(place.config(game.config))
+        config = place.config(game.config)
+        check_seats(game, config)
+        sides = side_names(config)
         players = ", ".join(f"{side}: {_shown_name(player)}" for side, player in zip(sides, game.players, strict=True))
         result = outcome(game.returns, sides, truncated=game.truncated)
     except FlyballError as error:

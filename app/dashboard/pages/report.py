@@ -1,5 +1,8 @@
 """Report: what a run trained, what each controller decided, and where its time went; also as one file to send."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 from starlette.requests import Request
@@ -10,10 +13,18 @@ from app.api.run_reader import distinct_names
 from app.api.runs import open_journal
 from app.api.selection import before_since
 from app.core import FlyballError
+from app.dashboard.jobs import may_begin
 from app.dashboard.layout import HERE, feed_of, render, templates
 from app.dashboard.overlaid import overlaid
 from app.replay.run_comparison import ComparedRun, RunComparison, compare, side_by_side
 from app.replay.run_report import RunReport, read_report
+
+READING = Lock()
+"""Held while a journal is read for a report, because several at once would slow all pages."""
+
+
+class Busy(FlyballError):
+    """Another report reads the journal."""
 
 
 class NotCompared(FlyballError):
@@ -22,14 +33,25 @@ class NotCompared(FlyballError):
 
 def report(request: Request) -> Response:
     """Show the report of the run, or of its time since what the query names; for that the journal is read again."""
-    feed, since = feed_of(request), request.query_params.get("since", "").strip()
+    feed, since = feed_of(request), request.query_params.get("since", "").strip() if may_begin(request) else ""
     if since:
-        with open_journal(feed.place) as reader:
+        with one_at_a_time(), open_journal(feed.place) as reader:
             made = read_report(reader, lambda _: None, after=before_since(reader, since))
     else:
         with feed.reading() as model:
             made = model.reports.report(feed.status())
     return render(request, "report.html", report=made, since=since, compares=request.app.state.other is not None)
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Hold ``READING``. Raises ``Busy`` if another request does."""
+    if not READING.acquire(blocking=False):
+        raise Busy("Another report is being made, and the journal is read for one at a time.", hint="Load this again.")
+    try:
+        yield
+    finally:
+        READING.release()
 
 
 def comparison(request: Request) -> Response:
@@ -41,8 +63,8 @@ def comparison(request: Request) -> Response:
     names = distinct_names(feed.place, other.place)
     with feed.reading(), other.reading():
         sides = (
-            ComparedRun.of(name, one.model.reports, one.status())
-            for name, one in zip(names, (feed, other), strict=True)
+            ComparedRun.of(name, side.model.reports, side.status())
+            for name, side in zip(names, (feed, other), strict=True)
         )
         made, unread = compare(*sides), other.head - other.model.position
     return render(request, "comparison.html", unread=unread, unreadable=other.trouble, **_shown(made))
