@@ -5,12 +5,13 @@ from pathlib import Path
 
 import click
 from click.core import ParameterSource
+from rich.text import Text
 
 from app.api.run_reader import compare_runs
 from app.api.runs import RunLocation, locate_run, open_run
 from app.api.selection import before_since
 from app.cli.options import FILE, FOLDER, json_option, run_options, run_sources
-from app.cli.output import complain, echo, note, show_table, write_json
+from app.cli.output import complain, echo, note, show, show_table, write_json
 from app.core import writing
 from app.dashboard.pages.report import comparison_file, report_file
 from app.replay.run_comparison import ConfigComparison, RunComparison, side_by_side
@@ -96,8 +97,7 @@ def show_report(made: RunReport) -> None:
     echo()
     show_table(STEERED, (_steered(config, made) for config in made.configs), left=(STEERED[0], STEERED[-1]))
     echo()
-    for line in _lines(made):
-        echo(one_line(line))
+    show(*(Text(one_line(line)) for line in _lines(made)))
 
 
 def _trained(config: ConfigReport) -> tuple[str, ...]:
