@@ -69,7 +69,7 @@ MARKS_READ: frozenset[type[Payload]] = frozenset(
 
 
 class Mark(NamedTuple):
-    """A decision. ``time`` is in seconds since 1970, ``text`` says what was decided, why and by whom."""
+    """A decision. ``time`` is in seconds since 1970, ``text`` says what was decided, why, and who decided it."""
 
     time: float
     what: MarkKind
@@ -84,8 +84,8 @@ class Band:
     Attributes:
         begin, end: seconds since 1970; ``end`` is ``None`` while it lasts.
         what: the state.
-        text: why it began, and by whom.
-        ended: why it ended, and by whom; empty while it lasts.
+        text: why it began, and who decided that.
+        ended: why it ended, and who decided that; empty while it lasts.
         id: of the event that began it.
     """
 
@@ -109,7 +109,7 @@ class MarkRow(NamedTuple):
 
 
 def mark_text(event: Event[Any], settings: RunSettings | None) -> str:
-    """Return what an event decided or found, why, and by whom. Settings name user-defined controllers."""
+    """Return what an event decided or found, why, and who emitted it. Settings name user-defined controllers."""
     data = event.data
     what = data.reason if isinstance(data, CurriculumRebalanced) else summarise(data)
     knob = "training_intensity " if isinstance(data, TrainingIntensityChanged) else ""  # other texts name what they set

@@ -141,16 +141,29 @@ class RunReports:
             return
         if self._before is None:
             self._before = dict(self.controllers.states)
+        self._note(event)
         self._count(event)
         by = self.controllers.take(event)
         if by and type(event.data) not in WORK:
             self._decided[by][event.data.event_name] += 1
 
-    def _count(self, event: Event[Any]) -> None:  # noqa: C901 - one case an event type
-        """Count an event that is not folded yet."""
-        key, counts = event.subject, self._counts[event.subject]
+    def _note(self, event: Event[Any]) -> None:
+        """Note an event's time, and the games, ratings and machines that it reports."""
+        counts = self._counts[event.subject]
         self._events += 1
         self._first, self._last = self._first or event.recordedtime, event.recordedtime
+        match event.data:
+            case SelfplayComplete(shard=shard):
+                counts["games"] += shard.games
+                counts["rows"] += shard.rows
+            case EvaluationCompleted(purpose="rating", elo=elo, elo_stderr=stderr):
+                self.ratings[event.subject].append(Rated(time=event.recordedtime, elo=elo, stderr=stderr))
+            case DaemonStarted(node=node):
+                self._nodes.add(node)
+
+    def _count(self, event: Event[Any]) -> None:
+        """Count the trainings and decisions of an event that is not folded yet."""
+        key, counts = event.subject, self._counts[event.subject]
         match event.data:
             case TrainingCompleted(parent=parent):
                 counts["trainings"] += parent is not None
@@ -164,13 +177,6 @@ class RunReports:
                 counts["stalls"] += 1
             case ExplorationBoost(multiplier=multiplier):
                 counts["boosts"] += multiplier > state_of(self.controllers.states, key).exploration_boost
-            case EvaluationCompleted(purpose="rating", elo=elo, elo_stderr=stderr):
-                self.ratings[key].append(Rated(time=event.recordedtime, elo=elo, stderr=stderr))
-            case SelfplayComplete(shard=shard):
-                counts["games"] += shard.games
-                counts["rows"] += shard.rows
-            case DaemonStarted(node=node):
-                self._nodes.add(node)
 
     def report(self, status: Status | None) -> RunReport:
         """Return the report so far. The run's status names what an operator should look at."""

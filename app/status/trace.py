@@ -50,7 +50,7 @@ def trace(read: Read, wanted: str, *, causes: int = 8, effects: int = 6) -> Trac
     """Find an event with its causes and effects.
 
     Args:
-        read: reads the journal from its beginning at each call; called twice.
+        read: reads the journal from its beginning at each call; called two or three times.
         wanted: the event's id or its beginning; or its position, fewer than ``HASH_DIGITS`` digits without a leading 0.
         causes: most generations shown before the event.
         effects: most generations shown after the event.

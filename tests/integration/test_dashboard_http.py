@@ -13,9 +13,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
-from commands import invoke, refused, told
-from dashboards import LOCAL, TOKEN, append, dashboard_of, served
-from generated_run import generated, laptop, write_generated
+from dashboards import LOCAL, TOKEN, append, caught_up, dashboard_of, served
 from recorded_run import KEY, record, recording, write_journal
 from running_loop import FLYBALL
 from starlette.testclient import TestClient
@@ -72,32 +70,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def caught_up(client: TestClient) -> TestClient:
-    feed = client.app.state.feed
-    while feed.model.position < len(EVENTS):
-        time.sleep(0.01)
-    return client
-
-
 @pytest.fixture(scope="module")
 def reader(run: Path) -> Iterator[TestClient]:
     """Return a client of a read-only dashboard."""
     with TestClient(dashboard_of(run), follow_redirects=False) as client:
-        yield caught_up(client)
+        yield caught_up(client, len(EVENTS))
 
 
 @pytest.fixture(scope="module")
 def actor(run: Path) -> Iterator[TestClient]:
     """Return a client, without the token, of a dashboard that has one."""
     with TestClient(dashboard_of(run, TOKEN), follow_redirects=False) as client:
-        yield caught_up(client)
-
-
-@pytest.fixture(scope="module")
-def other_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("other")
-    write_generated(folder / "journal.sqlite", tuple(generated(700, seed=3, settings=laptop(seed=5))))
-    return folder
+        yield caught_up(client, len(EVENTS))
 
 
 @pytest.mark.parametrize("path", PAGES + PARTS)
@@ -109,44 +93,6 @@ def test_page_comes_with_a_strict_policy(reader, path):
     assert "unsafe" not in policy
     assert not re.search(r"<script(?! src=)|<style| style=| on\w+=", answer.text)
     assert not re.search(r"(src|href|action)=\"(?!/|#|\")", answer.text)
-
-
-def test_report_compares_with_the_run_given_at_the_start(run, other_run):
-    with TestClient(dashboard_of(run, compared=other_run)) as client:
-        while client.app.state.other.model.position < 700:
-            time.sleep(0.01)
-        caught_up(client)
-        assert "/report/comparison" in client.get("/report").text
-        answer = client.get("/report/comparison?run=/etc&compare=/etc")
-    assert not re.search(r"<script(?! src=)|<style| style=| on\w+=", answer.text)
-    expected = told(invoke("report", run, other_run, "--json"))
-    for config in expected["configs"]:
-        assert f"<figcaption>{config['key']}</figcaption>" in answer.text
-    assert re.search(r'<th scope="row">seed<td>0<td>5</tr>', answer.text)
-    assert len(re.findall(r"<polyline", answer.text)) == sum(
-        bool(points) for side in "ab" for points in expected[side]["ratings"].values()
-    )
-    text = answer.text.replace("<wbr>", "")
-    for counts in expected["decided"]:
-        numbers = "".join(f'<td class="n">{counts[side]:,}' for side in "ab")
-        assert f"{counts['by']}<td>{counts['event']}{numbers}" in text
-
-
-def test_comparison_is_refused_without_another_run(reader):
-    answer = reader.get("/report/comparison")
-    assert (answer.status_code, "dashboard --compare" in answer.text) == (400, True)
-    assert 'href="/report/comparison"' not in reader.get("/report").text
-
-
-def test_comparison_needs_the_token_where_reading_does(run, other_run):
-    with TestClient(dashboard_of(run, TOKEN, private=True, compared=other_run), follow_redirects=False) as client:
-        assert "Comparison" not in client.get("/report/comparison").text
-
-
-@pytest.mark.parametrize(("words", "code", "why"), [("same", 2, "are the same run"), ("none", 3, "There is no run in")])
-def test_run_that_cannot_be_compared_ends_the_start(run, tmp_path, words, code, why):
-    other = run if words == "same" else tmp_path
-    refused(invoke("dashboard", "--port", 0, "--compare", other, run=run), code, why)
 
 
 def test_overview_and_state_show_a_plateau(tmp_path):
@@ -219,16 +165,6 @@ def test_unknown_types_and_stream_positions_are_explained(reader):
 )
 def test_unknown_page_is_an_error_page(reader, path):
     assert reader.get(path).status_code in {404, 405}
-
-
-def test_report_covers_the_events_since_a_position(reader):
-    """The first 8 events end with the promotion of the initial model."""
-    counted = [re.search(r"([\d,]+) events", reader.get(f"/report{query}").text)[1] for query in ("", "?since=9")]
-    assert counted == [str(len(EVENTS)), str(len(EVENTS) - 8)]
-    assert 'value="9"' in reader.get("/report?since=9").text
-    answer = reader.get("/report?since=yesterday")
-    assert answer.status_code == 400
-    assert "is not a time" in answer.text
 
 
 def test_logs_are_filtered_and_lead_to_their_events(reader, run):
@@ -321,7 +257,7 @@ def test_private_dashboard_shows_nothing_without_the_token(run):
         assert client.get("/", headers={"accept": "text/html"}).headers["location"].startswith("/sign-in")
         for path in ("/live?after=0", "/logs/lines", f"/curves/ratings/{KEY}", "/event?id=x"):
             assert client.get(path).status_code == 403
-        shown = caught_up(client).get("/", headers={"authorization": f"Bearer {TOKEN}"})
+        shown = caught_up(client, len(EVENTS)).get("/", headers={"authorization": f"Bearer {TOKEN}"})
         assert (shown.status_code, f"· {run.name} ·" in shown.text) == (200, True)
         page = client.get("/sign-in").text
         assert run.name not in page
@@ -471,7 +407,7 @@ def test_controller_named_at_a_restart_joins_the_others(tmp_path):
     write_journal(tmp_path / "journal.sqlite", run.events)
     settings = RunSettings.model_validate({"controllers": {"mine": {"use": "own_rules:Sets"}}})
     with TestClient(dashboard_of(tmp_path)) as client:
-        caught_up(client)
+        caught_up(client, len(EVENTS))
         assert ">mine</h2>" not in client.get(f"/controllers/{KEY}").text
         run.add(RunConfigured(run_id="1", settings=settings.model_dump(mode="json")))
         append(tmp_path, run.events[-1:])

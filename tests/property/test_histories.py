@@ -12,7 +12,7 @@ CONTROLLERS = [controller for spec in DAEMONS.values() for controller in spec.co
 READS = frozenset().union(*(controller.reads for controller in CONTROLLERS))
 DECISIONS = {payload for controller in CONTROLLERS for payload in controller.emits if payload.kind is Kind.DECISION}
 SEEDS = 8
-"""Each begins anew after ten histories, for later ones would mostly be variations of earlier ones."""
+"""Each ends after ten histories, for later ones would mostly be variations of earlier ones."""
 LEAST = 3
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import uvicorn
 from recorded_run import write_journal
 from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 from app.api.runs import locate_run
 from app.config.dashboard import DashboardSettings
@@ -33,6 +34,13 @@ def dashboard_of(
 def append(folder: Path, events: Sequence[Event[Any]]) -> None:
     """Record more events of a run, as its broker would."""
     write_journal(folder / "journal.sqlite", events)
+
+
+def caught_up(client: TestClient, position: int) -> TestClient:
+    """Wait until a dashboard has read its journal up to a position; return its client."""
+    while client.app.state.feed.model.position < position:
+        time.sleep(0.01)
+    return client
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def test_moments_are_few_and_evenly_spread(events):
 
 @pytest.mark.parametrize("settings", [laptop(), cluster(2)], ids=["few", "many"])
 def test_shares_are_those_of_the_report(settings):
-    """Where there are many configurations, those with most time are shown by themselves."""
+    """Of many configurations, those with most time are shown by themselves."""
     model = RunModel()
     for event in generated(1500, seed=2, settings=settings):
         model.take(event)

@@ -1,4 +1,4 @@
-"""Where a person clicks on a drawn board to choose an action.
+"""Buttons on a drawn board, by which a person chooses an action.
 
 An action's text names its spots in their order: a cell, a card, or the cells that a piece leaves and enters. A spot
 that is not on the board, such as a pass, has no box, and becomes a button below it.
