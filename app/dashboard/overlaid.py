@@ -8,12 +8,22 @@ from app.core import ConfigKey
 from app.dashboard.curves import Z95, thin
 from app.replay.run_comparison import HourlyRating, RunComparison
 
-WIDTH, HEIGHT = 480, 220
-LEFT, RIGHT, TOP, BOTTOM = 46, 10, 10, 28
-"""Margins around the curves, for the texts of the axes."""
-
 MOST_POINTS = 400
 TICKS = 5
+
+
+class Picture(NamedTuple):
+    """The size of a picture, and the edges of its curves, which leave room for the texts of the axes."""
+
+    width: int = 480
+    height: int = 220
+    left: int = 46
+    right: int = 470
+    top: int = 10
+    bottom: int = 192
+
+
+PICTURE = Picture()
 
 
 class Scale(NamedTuple):
@@ -63,8 +73,8 @@ def overlaid(made: RunComparison) -> Iterator[Overlay]:
             margin = [Z95 * rating.stderr for rating in every]
             low = min(rating.elo - error for rating, error in zip(every, margin, strict=True))
             high = max(rating.elo + error for rating, error in zip(every, margin, strict=True))
-            x = Scale(0.0, max(rating.hours for rating in every) or 1.0, LEFT, WIDTH - RIGHT)
-            y = Scale(low, max(high, low + 1.0), HEIGHT - BOTTOM, TOP)
+            x = Scale(0.0, max(rating.hours for rating in every) or 1.0, PICTURE.left, PICTURE.right)
+            y = Scale(low, max(high, low + 1.0), PICTURE.bottom, PICTURE.top)
             a, b = (_curve(ratings, x, y) for ratings in both)
             yield Overlay(key, x.ticks(), y.ticks(), (a, b))
 
