@@ -74,13 +74,13 @@ class Identity(NamedTuple):
 
 
 class TrackedPoint(NamedTuple):
-    """Values of one event.
+    """Values of one event at one step.
 
     Attributes:
         position: of the event.
         time_ms: when it was recorded, milliseconds since 1970.
         hours: since the run's first event.
-        step: the training step.
+        step: the training step; ``RunPoints`` says which.
         values: by curve name.
     """
 

@@ -5,7 +5,7 @@ MLflow and W&B are extras. Stand-ins that refuse what they refuse take their pla
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -18,8 +18,9 @@ from tracker_stores import Held, fake_mlflow, fake_wandb, held_by_mlflow, held_b
 
 from app.api.exporting import export_run
 from app.api.runs import locate_run
-from app.core import ConfigKey
-from app.events import EvaluationCompleted, TrainingCompleted
+from app.core import ConfigKey, derive_id
+from app.events import EvaluationCompleted, Event, ExplorationBoost, Payload, TrainingCompleted, originate
+from app.replay.run_points import RunPoints
 from app.telemetry import MlflowTracker, WandbTracker
 from app.telemetry.trackers import Identity, Summary, TrackedPoint, Tracker, TrackerUnavailable
 
@@ -80,13 +81,42 @@ def test_tracker_holds_what_the_events_say(store: Store, tmp_path: Path) -> None
         assert one.curves.get("train/policy_loss", []) == losses
         counts = Counter(data.event_name for data in about)
         assert one.decided["ModelLifecycleCoordinator/MODEL_PROMOTED"] == counts["MODEL_PROMOTED"]
-        assert [value for _, value in one.curves["decisions/MODEL_PROMOTED"]] == [
-            *range(1, counts["MODEL_PROMOTED"] + 1)
-        ]
+        for name in ("MODEL_PROMOTED", "CHECKPOINT_ADDED"):
+            assert one.curves[f"decisions/{name}"] == decided(about, name)
         assert one.curves["knobs/learning_rate"][0] == (0, laptop().config(key).learning_rate)
         assert one.settings["learning_rate"] == str(laptop().config(key).learning_rate)
         assert (one.settings["seed"], one.settings["game"]) == ("0", laptop().config(key).game)
         assert "by ModelLifecycleCoordinator" in one.notes
+
+
+def decided(about: Iterable[Payload], name: str) -> list[tuple[int, int]]:
+    """Return a decision's points: the step of the training completed last, and how many there were."""
+    step, found = 0, list[tuple[int, int]]()
+    for data in about:
+        step = data.step if isinstance(data, TrainingCompleted) else step
+        if data.event_name == name:
+            found.append((step, len(found) + 1))
+    return found
+
+
+def test_other_models_do_not_move_the_step_of_decisions() -> None:
+    """A rating is at the rated model's step, and what is decided later at that of the latest training."""
+    points, found = RunPoints((), (), EVENTS[0].recorded_us), dict[str, list[int]]()
+    last, about = EVENTS[-1], [event.data for event in EVENTS if event.subject == KEY]
+    old = next(data for data in about if isinstance(data, EvaluationCompleted))
+    newest = [data.step for data in about if isinstance(data, TrainingCompleted)][-1]
+    boost = ExplorationBoost(multiplier=1.5, lasts_seconds=60.0, reason="a stall")
+    added = []
+    for number, data in enumerate((old, boost), start=last.sequence + 1):
+        envelope = originate(data, event_id=derive_id("t", number), time=last.recordedtime, subject=KEY)
+        added.append(Event(envelope, number, last.recorded_us, "feedback@laptop"))
+    for event in (*EVENTS, *added):
+        for key, point in points.take(event):
+            if key == KEY and event in added:
+                found |= {name: [*found.get(name, []), point.step] for name in point.values}
+    assert found["evaluation/elo"] == [old.step]
+    assert found["decisions/EXPLORATION_BOOST"] == found["knobs/exploration_boost"] == [newest]
+    assert old.step != newest
 
 
 def test_exporting_again_doubles_nothing(store: Store, tmp_path: Path) -> None:
