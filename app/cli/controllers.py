@@ -6,6 +6,7 @@ from typing import Any
 import click
 from rich.console import RenderableType
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from app.api.runs import RunLocation, check_config, check_played, open_run
@@ -62,19 +63,29 @@ def _lines(report: ControllerReport, count: int, *, every_rule: bool) -> Iterato
         watched = sorted(watched, key=lambda pair: pair[1].progress or 0.0)[-1:]
     for key, rule in watched:
         about = "" if every_rule else f"{key}: "
-        yield _indented(Text(f"{bar(rule, BAR_WIDTH)} {about}{one_line(watched_text(rule, SystemClock().now()))}"))
+        text = Text(f"{about}{one_line(watched_text(rule, SystemClock().now()))}")
+        yield _indented(_hanging(bar(rule, BAR_WIDTH), text))
     for decision in report.decisions[:count]:
-        yield _indented(_decision_text(decision))
+        yield _indented(_hanging(show_clock(decision.event.recordedtime), _decision_text(decision)))
 
 
-def _indented(text: Text) -> Padding:
+def _indented(text: RenderableType) -> Padding:
     return Padding(text, (0, 0, 0, INDENT))
+
+
+def _hanging(first: str, text: Text) -> Table:
+    """Return a text whose further lines begin where its first one does, after ``first``."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    grid.add_row(Text(first), text)
+    return grid
 
 
 def _decision_text(decision: Decision) -> Text:
     event = decision.event
     about = f" {event.subject}" if event.subject else ""
-    text = Text(f"{show_clock(event.recordedtime)} {event.data.event_name}{about}  {summarise(event.data)}")
+    text = Text(f"{event.data.event_name}{about}  {summarise(event.data)}")
     if decision.elo_before is not None and decision.elo_after is not None:
         text.append(f"  (rating {decision.elo_before:+.0f}, then {decision.elo_after:+.0f})", "dim")
     return text
