@@ -6,12 +6,11 @@ from typing import Any
 import click
 from rich.console import RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from app.api.runs import RunLocation, check_config, check_played, open_run
 from app.cli.options import json_option, run_options
-from app.cli.output import complain, echo, show, write_json
+from app.cli.output import complain, echo, hanging, show, write_json
 from app.controllers.controller import Watched
 from app.replay.controller_reports import ControllerReport, Decision, read_reports
 from app.status.summary import one_line, show_clock, summarise
@@ -64,22 +63,13 @@ def _lines(report: ControllerReport, count: int, *, every_rule: bool) -> Iterato
     for key, rule in watched:
         about = "" if every_rule else f"{key}: "
         text = Text(f"{about}{one_line(watched_text(rule, SystemClock().now()))}")
-        yield _indented(_hanging(bar(rule, BAR_WIDTH), text))
+        yield _indented(hanging(Text(bar(rule, BAR_WIDTH)), text))
     for decision in report.decisions[:count]:
-        yield _indented(_hanging(show_clock(decision.event.recordedtime), _decision_text(decision)))
+        yield _indented(hanging(Text(show_clock(decision.event.recordedtime)), _decision_text(decision)))
 
 
 def _indented(text: RenderableType) -> Padding:
     return Padding(text, (0, 0, 0, INDENT))
-
-
-def _hanging(first: str, text: Text) -> Table:
-    """Return a text whose further lines begin where its first one does, after ``first``."""
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(no_wrap=True)
-    grid.add_column()
-    grid.add_row(Text(first), text)
-    return grid
 
 
 def _decision_text(decision: Decision) -> Text:
