@@ -70,7 +70,7 @@ ACTS: Final[Sequence[Act]] = (
         explained="A stall is a slope of ratings whose upper confidence bound lies below a threshold, over a whole "
         "window: noise alone boosts nothing. Here a window spans six ratings, by default twenty. Compute follows the "
         "gain per second of worker time. A plateaued game keeps the least weight, so that its recovery is noticed. "
-        "With the weight its turns come back, but the time that it spends rises little: it wants no games while its "
+        "With the weight its turns come back, but the time that it spends rises less: it wants no games while its "
         "own model is trained and rated, and the other game has the worker meanwhile.",
     ),
     Act(

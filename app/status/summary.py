@@ -177,8 +177,9 @@ def _selfplay(data: SelfplayComplete) -> str:
 
 
 def _selfplay_request(data: SelfplayRequested) -> str:
-    probe, opponents = "probe: " if data.probe else "", {name for lineup in data.lineups for name in lineup.opponents}
-    against = f" ({len(opponents)} opponents)" if opponents else ""
+    probe, others = "probe: " if data.probe else "", {name for lineup in data.lineups for name in lineup.opponents}
+    others -= {data.model}
+    against = f" with {len(others)} other player{'s' if len(others) > 1 else ''}" if others else ""
     how = f"by {data.worker}, temperature {data.temperature:.3g}"
     return f"{probe}{data.games} games of {short(data.model)}{against} {how}"
 

@@ -190,13 +190,17 @@ THRESHOLD = "the threshold (feedback.quality."
             SelfplayRequested(
                 worker="w@n",
                 model=ModelHash("a" * 64),
-                lineups=(Lineup(opponents=("random",), games=2), Lineup(opponents=("b" * 64,), games=2)),
+                lineups=(
+                    Lineup(opponents=("random",), games=2),
+                    Lineup(opponents=("b" * 64,), games=2),
+                    Lineup(opponents=("a" * 64,), games=2),
+                ),
                 games=8,
                 seed=0,
                 temperature=1.5,
                 probe=False,
             ),
-            "8 games of aaaaaaaa (2 opponents) by w@n, temperature 1.5",
+            "8 games of aaaaaaaa with 2 other players by w@n, temperature 1.5",
         ),
         (
             QualityDegraded(request_id="r", worker="w@n", shard="c" * 64, reason="word " * 40),
