@@ -32,8 +32,8 @@ def controllers(location: RunLocation, config_key: str | None, *, count: int, as
     A bar shows how near a value is to the rule's threshold, to which it rises or falls: a full bar is at it or beyond.
     Some rules ask for more evidence before they act. With
     CONFIG all rules about it are shown, without CONFIG the rule of each controller that is nearest to its threshold. A
-    decision is followed by the configuration's rating before it and by the next one after it. `flyball trace ID` shows
-    what led to a decision.
+    decision is followed by the configuration's rating before it and by the next one after it, a quarantine by its end.
+    ± is one standard error. `flyball trace ID` shows what led to a decision.
     """
     with open_run(location) as reader:
         check_config(reader, config_key)
@@ -78,6 +78,10 @@ def _decision_text(decision: Decision) -> Text:
     text = Text(f"{event.data.event_name}{about}  {summarise(event.data)}")
     if decision.elo_before is not None and decision.elo_after is not None:
         text.append(f"  (rating {decision.elo_before:+.0f}, then {decision.elo_after:+.0f})", "dim")
+    if decision.released is not None:
+        text.append(
+            f"  (released {show_clock(decision.released.recordedtime)}: {decision.released.data.reason})", "dim"
+        )
     return text
 
 
@@ -95,6 +99,7 @@ def report_json(report: ControllerReport, count: int) -> dict[str, Any]:
                 "event": decision.event.to_cloudevent(),
                 "elo_before": decision.elo_before,
                 "elo_after": decision.elo_after,
+                "released": decision.released and decision.released.to_cloudevent(),
             }
             for decision in report.decisions[:count]
         ],

@@ -20,7 +20,7 @@ from app.config import RunSettings
 from app.core import FlyballError, writing
 from app.engine.programs import python_module
 from app.events import Event
-from app.scenarios.demonstration import ACTS, Act, settings_text
+from app.scenarios.demonstration import ACTS, STUCK, Act, settings_text
 
 PROFILE = "demo"
 FOLDER = Path("demo")
@@ -104,7 +104,11 @@ class Demonstration:
         """
         loop, seen = asyncio.get_running_loop(), 0
         began = loop.time()
-        say(self._text(f"A demonstration of {len(ACTS)} acts, in about five minutes. Ctrl-C ends it at any time."))
+        say(
+            self._text(
+                f"A demonstration of {len(ACTS)} acts, in two and a half to six minutes. Ctrl-C ends it at any time."
+            )
+        )
         for number, act in enumerate(ACTS, 1):
             minutes, seconds = divmod(int(loop.time() - began), 60)
             title = f"Act {number} of {len(ACTS)}, {minutes}:{seconds:02}: {act.title}"
@@ -115,8 +119,13 @@ class Demonstration:
             say(self._text("", conclusion(act, code, self._location)))
             await asyncio.sleep(READING_SECONDS)
         end = f"{seen} of {len(ACTS)} troubles were noticed, answered and overcome. The run stops; its report follows."
-        go_on = f"{self._location.command('up')} continues this run, without planted troubles."
-        say(self._text(end, {"Go on": go_on}))
+        notes = {
+            "Plateau": f"If the report calls {STUCK} plateaued again, it is right: a small game is soon learned to its "
+            "end, and then its worker time belongs to the other one.",
+            "Look": f"{self._location.command('dashboard')} shows the run that has stopped.",
+            "Go on": f"{self._location.command('up')} continues it, without planted troubles.",
+        }
+        say(self._text(end, notes))
 
     def _command(self, act: Act) -> Sequence[str]:
         file = self._location.config_file

@@ -18,7 +18,7 @@ from app.replay.run_comparison import ConfigComparison, RunComparison, side_by_s
 from app.replay.run_report import ConfigReport, RunReport, read_report
 from app.status.summary import UNKNOWN, one_line, show_age, show_elo, show_time
 
-TRAINED = ("configuration", "Elo", "now", "trained", "promoted", "refused", "rollbacks")
+TRAINED = ("configuration", "Elo", "now", "trained", "promoted", "refused", "dropped", "rollbacks")
 STEERED = ("configuration", "stalls", "boosts", "weight", "time", "evaluation", "")
 STRENGTH = ("configuration", "gained A", "gained B", "B - A", "now A", "now B")
 TIMES = ("configuration", "A", "B", "B - A")
@@ -36,11 +36,13 @@ def report(
 ) -> None:
     """Show what a run trained, what strength it gained, what each controller decided, and where its time went.
 
-    Columns: the champion's rating at the beginning and now; trainings; candidates promoted and refused; rollbacks. Then
-    stalls; boosts of exploration, each of which is an EXPLORATION_BOOST at its beginning and one at its end; the
-    curriculum's weight at the beginning and now, which is the share of worker time that is aimed at (mean: 1); the
-    share of all worker time that was spent; the share of that time that evaluations took. Below stand the decisions and
-    observations of each controller, and what an operator should look at.
+    Columns: the champion's rating, ± one standard error, at the beginning and now; trainings; trained models that were
+    promoted, refused, or dropped without a verdict because another model became current; rollbacks. The initial model
+    counts in none of these, nor does a model that an operator made current without a training. Then stalls; boosts of
+    exploration, each of which is an EXPLORATION_BOOST at its beginning and one at its end; the curriculum's weight at
+    the beginning and now, which is the share of worker time that is aimed at (mean: 1); the share of all worker time
+    that was spent; the share of that time that evaluations took. Below stand the decisions and observations of each
+    controller, and what an operator should look at.
 
     With two run folders A and B, show the whole runs side by side: what was played and trained, the rating gained,
     worker time, the settings that differ (from A to B), and the decisions of each controller. The page lays their
@@ -94,6 +96,7 @@ def show_report(made: RunReport) -> None:
         return
     lasted = show_age(made.seconds)
     echo(f"{show_time(made.first)} to {show_time(made.last)} ({lasted}), {made.events:,} events")
+    echo("Elo is the champion's, ± one standard error.")
     show_table(TRAINED, map(_trained, made.configs), left=TRAINED[:1])
     echo()
     show_table(STEERED, (_steered(config, made) for config in made.configs), left=(STEERED[0], STEERED[-1]))
@@ -109,6 +112,7 @@ def _trained(config: ConfigReport) -> tuple[str, ...]:
         str(config.trainings),
         str(config.promotions),
         str(config.rejections),
+        str(config.dropped),
         str(config.rollbacks),
     )
 
@@ -143,7 +147,7 @@ def show_comparison(made: RunComparison) -> None:
     echo()
     show_table(("", "A", "B"), side_by_side(made.a.report, made.b.report), left=("",))
     if made.configs:
-        echo("\nElo, ± its standard error: gained since the first rating, and now")
+        echo("\nElo, ± one standard error: gained since the first rating, and now")
         show_table(STRENGTH, map(_strength, made.configs), left=STRENGTH[:1])
         echo("\nSeconds of workers")
         show_table(TIMES, map(_times, made.configs), left=TIMES[:1])

@@ -14,7 +14,7 @@ from app.api.runs import RunLocation, connected
 from app.api.scenarios import plan_scenario
 from app.bus import Bus, Subscription
 from app.cli.options import json_option, run_options
-from app.cli.output import hanging, note, show, stdout_console, write_json
+from app.cli.output import echo, hanging, note, show, stdout_console, write_json
 from app.core import FlyballError, derive_id
 from app.events import Event, Payload, Scope, follow, originate
 from app.journal import NotAJournal
@@ -147,7 +147,8 @@ class Reporter:
             write_json({"stage": "ended" if well else "left", "traces": list(traces)})
             return
         for event_id, steps in traces.items():
-            show(Text(self._location.command("trace", event_id[:ID_DIGITS])).append(f"  # {steps}", "dim"))
+            # In one line however long, because the rest of a wrapped comment would run as a command when pasted.
+            echo(f"{self._location.command('trace', event_id[:ID_DIGITS])}  # {steps}")
 
     def close(self) -> None:
         """Report what remains of an unfinished scenario, and how to remedy it."""
@@ -162,7 +163,7 @@ class Reporter:
         if self._as_json:
             write_json({"stage": stage, "seconds": seconds, "follows": follows, "event": event.to_cloudevent()})
             return
-        head = Text(f"{seconds:+9.2f} s  {event.id[:ID_DIGITS]}  ", "dim")
+        head = Text(f"{seconds:+9.2f} s  {event.sequence:>5}  {event.id[:ID_DIGITS]}  ", "dim")
         text = Text().append_text(head).append_text(event_text(event, self._settings))
         show(hanging(Text(f"{stage:<{STAGE_COLUMNS}}", STYLES[stage]), text))
 

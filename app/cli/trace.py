@@ -12,7 +12,7 @@ from app.cli.options import json_option, run_options
 from app.cli.output import complain, show, write_json
 from app.config import RunSettings
 from app.controllers.emitters import emitter_of
-from app.status.summary import event_text, short
+from app.status.summary import event_text, short, show_offset
 from app.status.trace import Trace, TracedEvent
 from app.status.trace import trace as find_trace
 
@@ -71,7 +71,7 @@ def trace_tree(trace: Trace, settings: RunSettings | None = None) -> Tree:
 def _node_text(node: TracedEvent, traced_id: str, start_us: int, settings: RunSettings | None) -> Text:
     event = node.event
     text = Text("▶ " if event.id == traced_id else "").append_text(event_text(event, settings))
-    text.append(f"  {short(event.id)}  {(event.recorded_us - start_us) / 1000:+.1f} ms", "dim")
+    text.append(f"  {short(event.id)}  {show_offset(event.recorded_us - start_us)}", "dim")
     effects = "effect" if node.hidden == 1 else "effects"
     return text.append(f"  … {node.hidden} more {effects}", "dim") if node.hidden else text
 

@@ -75,7 +75,7 @@ MOST_REPORTED = 20_000
 @click.option(
     "--profile",
     type=click.Choice([*PROFILES, demonstration.PROFILE]),
-    help="Which configurations to run; demo: two, for five minutes, with planted troubles, in the run folder demo.",
+    help="Which configurations to run; demo: two, for some minutes, with planted troubles, in the run folder demo.",
 )
 @click.option("--config", "configs", multiple=True, metavar="KEY", help="Run this configuration; may be repeated.")
 @click.option("--seed", type=click.IntRange(0), help="Seed of the run.")

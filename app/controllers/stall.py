@@ -88,6 +88,8 @@ def check_stall(
         plateau = PlateauDetected(velocity=stall.slope.velocity, upper_bound=upper, window_hours=stall.hours)
         gain, least = upper * settings.window_hours, settings.velocity * settings.window_hours
         window, lasted = f"{settings.window_hours * 60:.3g} min", f"{stall.hours * 60:.3g} min"
+        if state.time_scale < 1:
+            window += f" (window_hours times time_scale {state.time_scale:.3g})"
         rule = f"less than {least:.0f} (feedback.stall.velocity times window_hours), for {lasted}"
         boost = _boost(multiplier, settings.boost, settings, f"it gains at most {gain:.0f} Elo in {window}, {rule}")
         return Emission(plateau, evidence=rated_by), Emission(boost, evidence=rated_by)

@@ -15,7 +15,17 @@ from app.controllers.emitters import OWNERS, emitter_of
 from app.controllers.fold import Fold, is_named, own_name
 from app.controllers.state import States, state_of
 from app.core import Elo
-from app.events import EvaluationCompleted, Event, NodeQuarantined, NodeReleased, Payload, RunConfigured
+from app.events import (
+    EvaluationCompleted,
+    Event,
+    ModelPromoted,
+    NodeQuarantined,
+    NodeReleased,
+    Payload,
+    RunConfigured,
+    TrainingCompleted,
+    TrainingRequested,
+)
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, history
 from app.journal.history import voided_events
@@ -39,11 +49,13 @@ class Decision:
         elo_before: the configuration's rating at that time; ``None`` if unknown, or if the event is about the run. A
             quarantine is about the configuration whose games brought it.
         elo_after: the next rating; ``None`` before it.
+        released: the end of the quarantine that the event began, whoever decided it.
     """
 
     event: Event[Any]
     elo_before: Elo | None
     elo_after: Elo | None = None
+    released: Event[NodeReleased] | None = None
 
 
 class ControllerReport(NamedTuple):
@@ -55,7 +67,7 @@ class ControllerReport(NamedTuple):
         knobs: that it owns.
         watched: what its rules compare now, by configuration.
         trouble: why that cannot be shown, or why a user-defined controller does not take part; empty if all is well.
-        counts: the number of its recorded events, by event name; requests included.
+        counts: the number of its recorded events, by event name; requests included, but not those of initial models.
         decisions: the latest decisions and observations, the latest first. Work, such as requests, is left out.
     """
 
@@ -90,6 +102,7 @@ class ControllerReports:
         self._decisions: defaultdict[tuple[str, str], deque[Decision]] = defaultdict(lambda: deque(maxlen=LISTED))
         self._recent = deque[tuple[str, str]](maxlen=CAUSES)  # ids of events, and the configurations they are about
         self._quarantined: dict[str, str] = {}  # by worker, the configuration whose games brought the quarantine
+        self._quarantines: dict[str, Decision] = {}  # by worker
 
     def take(self, event: Event[Any]) -> str:
         """Fold the next event; return who emitted it, see ``emitter_of``.
@@ -113,11 +126,17 @@ class ControllerReports:
         return by
 
     def _record(self, by: str, event: Event[Any], key: str) -> None:
-        self._counts[by, key][event.data.event_name] += 1
+        if not is_initial(event.data):
+            self._counts[by, key][event.data.event_name] += 1
         if type(event.data) in WORK:
             return
         before = state_of(self._fold.states, key).elo_current if key else None
-        self._decisions[by, key].append(Decision(event, before))
+        decision = Decision(event, before)
+        self._decisions[by, key].append(decision)
+        if isinstance(event.data, NodeQuarantined):
+            self._quarantines[event.data.worker] = decision
+        elif isinstance(event.data, NodeReleased) and (ended := self._quarantines.pop(event.data.worker, None)):
+            ended.released = event
 
     def _about(self, event: Event[Any]) -> str:
         """Return the configuration that a decision is about, empty if it is about the run.
@@ -193,6 +212,14 @@ def read_reports(reader: JournalReader, on_dead: Callable[[DeadLetter], None]) -
     for event in history(reader, types=folded.reads, on_dead=on_dead):
         folded.take(event)
     return folded
+
+
+def is_initial(data: Payload) -> bool:
+    """Return whether an event is about the making of a configuration's initial model, which no display counts."""
+    match data:
+        case TrainingRequested(base_model=None) | TrainingCompleted(parent=None) | ModelPromoted(previous=None):
+            return True
+    return False
 
 
 def knobs_owned(controller: type[Controller], settings: RunSettings) -> tuple[Knob, ...]:

@@ -33,6 +33,7 @@ TOTALS: Mapping[str, str] = {
     "trainings": "trainings",
     "promoted": "promotions",
     "refused": "rejections",
+    "dropped": "dropped",
     "rollbacks": "rollbacks",
     "boosts": "boosts",
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.config import RunSettings
 from app.controllers.state import FeedbackState, WorkerTime, state_of
-from app.core import ConfigKey, Elo
+from app.core import ConfigKey, Elo, ModelHash
 from app.events import (
     DaemonStarted,
     EvaluationCompleted,
@@ -27,7 +27,7 @@ from app.events.frames import DeadLetter
 from app.events.rows import Row
 from app.journal import JournalReader, history
 from app.journal.history import voided_events
-from app.replay.controller_reports import ControllerReports
+from app.replay.controller_reports import ControllerReports, is_initial
 from app.replay.divergences import WORK
 from app.replay.replaying import all_settings
 from app.status.status import READS, Board, Status
@@ -48,8 +48,10 @@ class ConfigReport(Row, frozen=True):
         elo_before, elo_before_stderr: its rating at the beginning, otherwise its first one; ``None`` without any.
         elo, elo_stderr: its rating at the end; see ``Lineage.rating``.
         games, rows: of self-play.
-        trainings: completed ones; the initial model's counts nowhere.
-        promotions, rejections: verdicts on candidates, operators' included.
+        trainings: completed ones; the initial model's training and promotion count nowhere.
+        promotions, rejections: verdicts on trained models, operators' included. A model that an operator makes current
+            without a training is no promotion here, but one of ``RunReport.decided``.
+        dropped: trained models that got no verdict, because another model became current meanwhile.
         boosts: number of times that exploration was raised.
         weight_before, weight: its curriculum weight at the beginning and at the end.
         worker_time: seconds of workers spent on it.
@@ -65,6 +67,7 @@ class ConfigReport(Row, frozen=True):
     trainings: int
     promotions: int
     rejections: int
+    dropped: int
     rollbacks: int
     boosts: int
     stalls: int
@@ -82,7 +85,8 @@ class RunReport(Row, frozen=True):
         events: number of events.
         nodes: machines whose daemons started.
         configs: what happened to each configuration; last those that the run no longer plays.
-        decided: by controller, or by operator, the number of decisions and observations by event name.
+        decided: by controller, or by operator, the number of decisions and observations by event name, without the
+            initial model's promotion.
         attention: what an operator should look at.
     """
 
@@ -129,6 +133,7 @@ class RunReports:
         self._decided: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._before: dict[str, FeedbackState] | None = None
         self.ratings: defaultdict[str, list[Rated]] = defaultdict(list)
+        self._without_verdict: defaultdict[str, set[ModelHash]] = defaultdict(set)
         self._nodes: set[str] = set()
         self._first: datetime | None = None
         self._last: datetime | None = None
@@ -144,7 +149,7 @@ class RunReports:
         self._note(event)
         self._count(event)
         by = self.controllers.take(event)
-        if by and type(event.data) not in WORK:
+        if by and type(event.data) not in WORK and not is_initial(event.data):
             self._decided[by][event.data.event_name] += 1
 
     def _note(self, event: Event[Any]) -> None:
@@ -164,19 +169,25 @@ class RunReports:
     def _count(self, event: Event[Any]) -> None:
         """Count the trainings and decisions of an event that is not folded yet."""
         key, counts = event.subject, self._counts[event.subject]
+        state, waiting = state_of(self.controllers.states, key), self._without_verdict[key]
         match event.data:
-            case TrainingCompleted(parent=parent):
-                counts["trainings"] += parent is not None
-            case ModelPromoted(previous=previous):
-                counts["promotions"] += previous is not None
-            case PromotionRejected():
+            case data if is_initial(data):
+                return
+            case TrainingCompleted(model=model):
+                counts["trainings"] += 1
+                waiting.add(model)
+            case ModelPromoted(model=model):
+                counts["promotions"] += state.lineage.is_trial(model)
+                waiting.discard(model)
+            case PromotionRejected(model=model):
                 counts["rejections"] += 1
+                waiting.discard(model)
             case ModelRolledBack():
                 counts["rollbacks"] += 1
             case PlateauDetected():
                 counts["stalls"] += 1
             case ExplorationBoost(multiplier=multiplier):
-                counts["boosts"] += multiplier > state_of(self.controllers.states, key).exploration_boost
+                counts["boosts"] += multiplier > state.exploration_boost
 
     def report(self, status: Status | None) -> RunReport:
         """Return the report so far. The run's status names what an operator should look at."""
@@ -214,6 +225,7 @@ class RunReports:
             trainings=counts["trainings"],
             promotions=counts["promotions"],
             rejections=counts["rejections"],
+            dropped=len(self._without_verdict[key] - {state.lineage.candidate, state.lineage.unrated}),
             rollbacks=counts["rollbacks"],
             boosts=counts["boosts"],
             stalls=counts["stalls"],

@@ -59,8 +59,8 @@ ACTS: Final[Sequence[Act]] = (
         planted=f"An operator's mistake: the learning rate of {STUCK} becomes 0.000001. The event's reason names "
         "the scenario.",
         watch="Its ratings stay flat: that is a stall. Exploration is boosted. When boosts bring nothing, the game is "
-        f"plateaued and its worker time goes to {LEARNING}. Then the learning rate is restored, and the time comes "
-        "back. This takes a minute or two.",
+        f"plateaued, and its weight, the share of worker time that is aimed at, goes to {LEARNING}. Then the learning "
+        "rate is restored, and the weight comes back. This takes a minute or two.",
         answers={
             "FeedbackLoopController": (PlateauDetected, ExplorationBoost),
             "CurriculumIntegration": (CurriculumRebalanced,),
@@ -69,7 +69,9 @@ ACTS: Final[Sequence[Act]] = (
         page=f"/controllers/{STUCK}",
         explained="A stall is a slope of ratings whose upper confidence bound lies below a threshold, over a whole "
         "window: noise alone boosts nothing. Here a window spans six ratings, by default twenty. Compute follows the "
-        "gain per second of worker time. A plateaued game keeps the least weight, so that its recovery is noticed.",
+        "gain per second of worker time. A plateaued game keeps the least weight, so that its recovery is noticed. "
+        "With the weight its turns come back, but the time that it spends rises less: it wants no games while its "
+        "own model is trained and rated, and the other game has the worker meanwhile.",
     ),
     Act(
         title="a worker whose games have false results",
@@ -81,7 +83,7 @@ ACTS: Final[Sequence[Act]] = (
         "liar is stopped; the scenario then releases it, as an operator would who has repaired it.",
         answers={"FeedbackLoopController": (NodeQuarantined,)},
         commands=(("tail", "NODE_*"), ("state", LEARNING)),
-        page="/events?type=NODE_QUARANTINED",
+        page="/events?pattern=NODE_*",
         explained="Another worker's games of the same configuration follow the rules, so the fault is the worker's. "
         "Its shards are dropped, it would play only probes, and training goes on with the others' games.",
     ),

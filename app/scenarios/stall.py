@@ -1,7 +1,7 @@
 """stall and plateau: a configuration stops improving at the lowest learning rate.
 
 In stall the former rate is restored once exploration is boosted. In plateau it is restored only after boosts were in
-vain and the configuration has lost its worker time to others, which then comes back.
+vain and the configuration has lost its weight to others, which then comes back.
 """
 
 from app.controllers.knobs import is_turned
@@ -34,7 +34,7 @@ def _lacks(view: ConfigView, store: BlobStore) -> str | None:  # noqa: ARG001 - 
 
 def _lacks_rivals(view: ConfigView, store: BlobStore) -> str | None:
     if len(view.settings.configs) < 2:
-        return "is the only configuration, so that its worker time can go to no other"
+        return "is the only configuration, so that its weight can go to no other"
     return "is plateaued already" if view.state.plateaued else _lacks(view, store)
 
 
@@ -110,5 +110,5 @@ def _learning_rate(value: float, previous: float, reason: str) -> Hyperparameter
 
 SCENARIO = Scenario("stall", "a learning rate so low that nothing is learned", _lacks, _plan_stall)
 PLATEAU = Scenario(
-    "plateau", "the same, until worker time goes to other configurations and comes back", _lacks_rivals, _plan_plateau
+    "plateau", "the same, until its weight goes to other configurations and comes back", _lacks_rivals, _plan_plateau
 )

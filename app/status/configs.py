@@ -106,8 +106,8 @@ class ConfigRow(Row, frozen=True):
     ``evaluated`` is the last evaluated model, until it is promoted or rejected. ``tested_us`` is when games of the
     candidate were last requested, played or failed; at first, when it was trained. ``undecided`` is the share of
     the latest gate's games in which no player had a decision; ``alike``: its games repeat each other. ``loops``
-    counts trainings that were evaluated and decided; ``promotions`` and ``rejections`` count decisions, including
-    operators'. The initial model's promotion counts in none of them. ``champions`` ends with the current model.
+    counts trainings that were evaluated and decided; ``promotions`` and ``rejections`` count verdicts on trained
+    models, including operators'. The initial model counts in none of them. ``champions`` ends with the current model.
     ``blocked`` is the reason of a training block. ``quality`` is the data quality behind the training intensity,
     ``weakest`` the least component of the latest shard's score. ``overdue`` is the latest EVALUATION_OVERDUE since
     the last evaluation. ``undistributed`` is the failure to distribute the current model. ``late`` are nodes that
@@ -242,7 +242,8 @@ def _progress(row: ConfigRow, data: EvaluationCompleted) -> Progress | None:
 
 
 def _promotion(row: ConfigRow, event: Event[ModelPromoted]) -> Changes:
-    trained, judged = event.data.step > 0, _loop(row, event.data)
+    trained = event.data.step > 0 and row.lineage.root != event.data.model
+    judged = _loop(row, event.data)
     newest = PastChampion(model=event.data.model, loops=judged.get("loops", row.loops))
     promoted = {"promotions": row.promotions + trained, "champions": _champions(row, newest), "regression": None}
     return promoted | judged

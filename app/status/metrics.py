@@ -273,7 +273,10 @@ METRICS: tuple[Metric, ...] = (
     _of_config("flyball_selfplay_games_total", "Games of self-play.", lambda c: c.row.games, "counter"),
     _of_config("flyball_selfplay_rows_total", "Rows of experience.", lambda c: c.row.rows, "counter"),
     _of_config(
-        "flyball_promotions_total", "Promoted models, without the initial one.", lambda c: c.row.promotions, "counter"
+        "flyball_promotions_total",
+        "Trained models that were promoted, without the initial one.",
+        lambda c: c.row.promotions,
+        "counter",
     ),
     _of_config("flyball_promotions_rejected_total", "Rejected models.", lambda c: c.row.rejections, "counter"),
     _of_config("flyball_rollbacks_total", "Rollbacks.", lambda c: c.row.rollbacks, "counter"),

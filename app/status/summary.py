@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import floor, log10
+from textwrap import shorten
 from typing import Any, get_args
 
 from rich.text import Text
@@ -28,9 +29,11 @@ from app.events import (
     Payload,
     PlateauDetected,
     PromotionRejected,
+    QualityDegraded,
     QualityPenaltyApplied,
     RunConfigured,
     SelfplayComplete,
+    SelfplayRequested,
     TrainingBlockedByQuality,
     TrainingCompleted,
     TrainingIntensityChanged,
@@ -43,6 +46,7 @@ UNKNOWN = "-"
 """Placeholder of an unknown value, which must not look like 0."""
 
 LONG_TEXT = 60
+LONG_REASON = 150
 LEAST_CONTENT = 60
 """Characters of an event that a narrow terminal shows before it shows who decided."""
 
@@ -109,6 +113,12 @@ def show_age(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def show_offset(microseconds: int) -> str:
+    """Return a time after another event, negative before it: in seconds from 1 s up, otherwise in milliseconds."""
+    milliseconds = microseconds / 1000
+    return f"{milliseconds / 1000:+,.1f} s" if abs(milliseconds) >= 1000 else f"{milliseconds:+.1f} ms"
+
+
 def show_time(moment: datetime, precision: str = "seconds") -> str:
     """Return a date and time in UTC, as the final "Z" says."""
     return moment.astimezone(UTC).isoformat(sep=" ", timespec=precision).removesuffix("+00:00") + "Z"
@@ -164,6 +174,18 @@ def summarise(data: Payload) -> str:
 def _selfplay(data: SelfplayComplete) -> str:
     shard = data.shard
     return f"{shard.games} games, {shard.rows} rows with {short(shard.model)} in {data.seconds:.1f} s by {shard.worker}"
+
+
+def _selfplay_request(data: SelfplayRequested) -> str:
+    probe, others = "probe: " if data.probe else "", {name for lineup in data.lineups for name in lineup.opponents}
+    others -= {data.model}
+    against = f" with {len(others)} other player{'s' if len(others) > 1 else ''}" if others else ""
+    how = f"by {data.worker}, temperature {data.temperature:.3g}"
+    return f"{probe}{data.games} games of {short(data.model)}{against} {how}"
+
+
+def _degraded(data: QualityDegraded) -> str:
+    return f"{data.worker}: {shorten(data.reason, LONG_REASON, placeholder='…')}"
 
 
 def _training_request(data: TrainingRequested) -> str:
@@ -255,9 +277,8 @@ def _intensity(data: TrainingIntensityChanged) -> str:
 
 
 def _plateau(data: PlateauDetected) -> str:
-    hours = data.window_hours
-    gained, most = data.velocity * hours, data.upper_bound * hours
-    return f"a stall: {gained:+.0f} Elo in the last {show_age(hours * SECONDS_PER_HOUR)}, at most {most:+.0f}"
+    gained, lasted = data.velocity * data.window_hours, show_age(data.window_hours * SECONDS_PER_HOUR)
+    return f"a stall: {gained:+.0f} Elo in the last {lasted}; a plateau would be stalls that boosts did not end"
 
 
 def _matchmaking(data: MatchmakingUpdated) -> str:
@@ -292,7 +313,9 @@ SUMMARIES: Mapping[type[Payload], Callable[[Any], str]] = {
     QualityPenaltyApplied: _penalty,
     TrainingBlockedByQuality: lambda data: f"no training because {data.reason}",
     TrainingUnblocked: lambda data: f"training again because {data.reason}",
+    QualityDegraded: _degraded,
     SelfplayComplete: _selfplay,
+    SelfplayRequested: _selfplay_request,
     TrainingRequested: _training_request,
     TrainingCompleted: _training,
     EvaluationCompleted: _evaluation,

@@ -14,7 +14,7 @@ from recorded_run import write_journal
 
 import flyball
 from app.config import GAMES
-from app.events import EvaluationCompleted, Event, SelfplayComplete
+from app.events import EvaluationCompleted, Event, ModelPromoted, SelfplayComplete
 
 BOTH = ("tic_tac_toe_2p", "connect_four_2p")
 EVENTS = {
@@ -105,7 +105,10 @@ def test_settings_that_differ_are_those_that_were_changed(compared: dict) -> Non
 
 def test_decisions_are_counted_by_controller_in_both(compared: dict) -> None:
     counts = {(one["by"], one["event"]): (one["a"], one["b"]) for one in compared["decided"]}
-    promoted = [sum(event.data.event_name == "MODEL_PROMOTED" for event in events) for events in EVENTS.values()]
+    promoted = [
+        sum(isinstance(event.data, ModelPromoted) and event.data.previous is not None for event in events)
+        for events in EVENTS.values()
+    ]
     assert counts["ModelLifecycleCoordinator", "MODEL_PROMOTED"] == tuple(promoted)
     for number, side in enumerate("ab"):
         decided = compared[side]["report"]["decided"]

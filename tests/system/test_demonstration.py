@@ -57,7 +57,7 @@ def test_ctrl_c_ends_it_in_order_with_the_report(tmp_path: Path) -> None:
     assert "Workers: " in text, "the report"
 
 
-@pytest.mark.slow  # five minutes
+@pytest.mark.slow  # up to six minutes
 @pytest.mark.timeout(1500)
 def test_every_trouble_is_answered_by_who_was_announced(tmp_path: Path) -> None:
     with demonstration(tmp_path) as (loop, shown):

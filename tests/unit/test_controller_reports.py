@@ -20,7 +20,7 @@ from app.events import (
     QualityScoreUpdated,
     follow,
 )
-from app.replay.controller_reports import LISTED, ControllerReports
+from app.replay.controller_reports import LISTED, ControllerReports, Decision
 
 EVENTS = tuple(generated(4000, seed=2))
 ONLY = {
@@ -47,7 +47,11 @@ def own(use: str, **options: float) -> RunSettings:
 
 
 def test_counts_are_those_of_the_journal(folded):
-    recorded = Counter(event.data.event_name for event in EVENTS)
+    recorded = Counter(
+        event.data.event_name
+        for event in EVENTS
+        if None not in (getattr(event.data, "previous", ""), getattr(event.data, "base_model", ""))
+    )
     counts = {report.name: report.counts for report in folded.reports()}
     found = {by: {name: counts[by][name] for name in names} for by, names in ONLY.items()}
     assert found == {by: {name: recorded[name] for name in names} for by, names in ONLY.items()}
@@ -79,7 +83,8 @@ def test_decision_has_the_ratings_before_and_after_it(folded):
 
 
 def test_voided_decision_counts_for_nobody(folded):
-    voided = next(event for event in EVENTS if event.data.event_name == "MODEL_PROMOTED" and event.subject == KEY)
+    promoted = (event for event in EVENTS if event.data.event_name == "MODEL_PROMOTED" and event.subject == KEY)
+    voided = next(event for event in promoted if event.data.previous is not None)
     reports = ControllerReports(voided={voided.sequence})
     for event in EVENTS:
         reports.take(event)
@@ -88,6 +93,10 @@ def test_voided_decision_counts_for_nobody(folded):
         for found in (folded, reports)
     ]
     assert counts[1] == counts[0] - 1
+
+
+def _begins(decision: Decision) -> bool:
+    return isinstance(decision.event.data, NodeQuarantined)
 
 
 def test_quarantine_is_listed_where_its_games_were_wrong():
@@ -116,6 +125,12 @@ def test_quarantine_is_listed_where_its_games_were_wrong():
     decide(3, quarantined, others)
     assert decided(KEY) == ["NODE_RELEASED", "NODE_QUARANTINED"]
     assert decided(others.subject) == ["NODE_QUARANTINED"]
+    quarantines = {
+        key: [one.released for report in reports.reports((key,)) for one in report.decisions if _begins(one)]
+        for key in (KEY, others.subject)
+    }
+    assert [event.data.reason for event in quarantines[KEY]] == ["good probes"]
+    assert quarantines[others.subject] == [None]
     third = next(config.key for config in laptop().configs if config.key not in (KEY, others.subject))
     assert decided(third) == []
 

@@ -11,6 +11,7 @@ from driving import promoted
 from recorded_run import recording, write_journal
 from scenario_events import known_after, played
 from selfplay_rig import put_model
+from starlette.datastructures import QueryParams
 
 from app.api.runs import locate_run
 from app.cli import demonstration
@@ -20,6 +21,7 @@ from app.config import RunSettings
 from app.config.loading import load
 from app.controllers.emitters import BUILT_IN
 from app.core import FlyballError
+from app.dashboard.pages.events import EventFilter
 from app.dashboard.server import PAGES
 from app.events import Decision
 from app.scenarios import SCENARIOS, Plan
@@ -73,9 +75,15 @@ def test_commands_and_pages_exist(act: Act) -> None:
         command = main.get_command(click.Context(main), name)
         assert command is not None
         command.make_context(name, list(words), parent=click.Context(main, obj={"run_dir": "x", "config_file": None}))
-    path = act.page.partition("?")[0]
+    path, _, query = act.page.partition("?")
     routes = [route.path.replace("{key}", act.key) for page in PAGES for route in page.routes]
     assert path in routes
+    if path == "/events":
+        chosen = EventFilter.of(QueryParams(query))
+        assert chosen.types, "the page understands the query"
+        assert {kind.event_type for kinds in act.answers.values() for kind in kinds} <= chosen.types
+    else:
+        assert not query
 
 
 class Told:
@@ -107,6 +115,7 @@ async def test_each_act_is_announced_played_and_explained(monkeypatch: pytest.Mo
         assert " ".join(told.commands[number]).partition(" scenario ")[2].startswith(f"{act.scenario} {act.key} ")
     assert "4 of 4 troubles were noticed" in last
     assert "flyball --run demo up" in last
+    assert "flyball --run demo dashboard" in last
 
 
 async def test_an_act_without_answer_is_named_and_the_next_follows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from generated_run import generated, laptop
 from msgspec.structs import replace
 
 from app.config import RunSettings
-from app.core import derive_id
+from app.core import ModelHash, derive_id
 from app.events import (
     AgentRating,
     EloUpdated,
@@ -17,6 +17,7 @@ from app.events import (
     ModelPromoted,
     ModelRolledBack,
     TrainingBlockedByQuality,
+    TrainingCompleted,
     originate,
 )
 from app.replay.run_report import RunReport, RunReports
@@ -55,7 +56,7 @@ def test_counts_are_those_of_the_covered_events(after):
         covered[0].recordedtime,
         covered[-1].recordedtime,
     )
-    promoted = sum(event.data.event_name == "MODEL_PROMOTED" for event in covered)
+    promoted = sum(config.promotions for config in report.configs)
     assert report.decided["ModelLifecycleCoordinator"]["MODEL_PROMOTED"] == promoted > 0
     assert not any(name.endswith("_REQUESTED") for counts in report.decided.values() for name in counts)
 
@@ -133,6 +134,37 @@ def test_operators_decision_is_counted_as_an_operators():
     report = folded(events=(*EVENTS, event))
     (operator,) = (by for by in report.decided if "operator" in by)
     assert report.decided[operator] == {"TRAINING_BLOCKED_BY_QUALITY": 1}
+
+
+def test_operators_model_is_no_promotion_and_drops_the_candidate():
+    """The counts of trained models add up. Status counts promotions by the same rule."""
+    number = max(
+        number
+        for number, event in enumerate(EVENTS)
+        if event.subject == KEY and isinstance(event.data, TrainingCompleted) and event.data.parent is not None
+    )
+    before, trained = folded(events=EVENTS[: number + 1]), EVENTS[number]
+    current = next(
+        one.data for one in reversed(EVENTS[:number]) if isinstance(one.data, CHANGES) and one.subject == KEY
+    )
+    evidence = next(one.data.evidence for one in EVENTS if isinstance(one.data, ModelPromoted))
+    planted = ModelPromoted(
+        model=ModelHash("f" * 64),
+        previous=getattr(current, "to_model", None) or current.model,
+        step=99,
+        elo=1.0,
+        evidence=evidence.replace(statistic="an operator's word"),
+    )
+    promotion = originate(planted, event_id=derive_id("o", "o", 0), time=trained.recordedtime, subject=KEY)
+    event = Event(promotion, trained.sequence + 1, trained.recorded_us, "cli@laptop")
+    after, board = folded(events=(*EVENTS[: number + 1], event)), Board()
+    board.feed(one for one in (*EVENTS[: number + 1], event) if type(one.data) in READS)
+    for report, dropped in ((before, 0), (after, 1)):
+        (config,) = (config for config in report.configs if config.key == KEY)
+        assert config.dropped == dropped
+        assert config.trainings - config.promotions - config.rejections - config.dropped == 1 - dropped
+        assert config.promotions == board.configs[KEY].promotions
+    assert sum(counts.get("MODEL_PROMOTED", 0) for by, counts in after.decided.items() if "operator" in by) == 1
 
 
 def test_configuration_no_longer_played_stays_in_the_report():

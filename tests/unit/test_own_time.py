@@ -102,7 +102,8 @@ def test_stall_comes_within_minutes_where_ratings_take_seconds():
     assert 120 <= stalls[0] <= 140
     assert stalls[1] - stalls[0] == pytest.approx(40.0, abs=10.0), "a boost lasts 40 s"
     assert [boost.multiplier for boost in boosts] == [1.5, 2.25, 2.25]
-    assert "less than 30 (feedback.stall.velocity times window_hours), for 2 min" in boosts[0].reason
+    assert " Elo in 2 min (window_hours times time_scale 0.00556), less than 30" in boosts[0].reason
+    assert "(feedback.stall.velocity times window_hours), for 2 min" in boosts[0].reason
 
 
 @given(interval=st.integers(7, 1000), gain=st.sampled_from([0.0, 5.0, 10.0, 25.0, 40.0, 60.0]))

@@ -21,6 +21,7 @@ from app.events import (
     Event,
     ExplorationBoost,
     HyperparameterUpdated,
+    Lineup,
     MatchmakingUpdated,
     ModelRolledBack,
     NodeQuarantined,
@@ -28,7 +29,9 @@ from app.events import (
     OpponentPick,
     Payload,
     PlateauDetected,
+    QualityDegraded,
     QualityPenaltyApplied,
+    SelfplayRequested,
     TrainingBlockedByQuality,
     TrainingIntensityChanged,
 )
@@ -88,10 +91,10 @@ def test_the_tree_shows_times_around_the_event(capsys: pytest.CaptureFixture[str
     lines = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert "5 earlier causes" in lines[0]
     assert "MODEL_PROMOTED tic_tac_toe_2p" in lines[1]
-    assert "-1000.0 ms" in lines[1]
+    assert "-1.0 s" in lines[1]
     assert "▶ SELFPLAY_REQUESTED" in lines[2]
     assert "+0.0 ms" in lines[2]
-    assert "+2000.0 ms" in lines[4]
+    assert "+2.0 s" in lines[4]
     assert "… 1 more effect" in lines[4]
     assert [node["level"] for node in trace_json(found)] == [0, 1, 2, 3]
 
@@ -184,8 +187,28 @@ THRESHOLD = "the threshold (feedback.quality."
         (NodeReleased(worker="w@n", reason="r"), "w@n because r"),
         (TrainingBlockedByQuality(reason="r"), "no training because r"),
         (
+            SelfplayRequested(
+                worker="w@n",
+                model=ModelHash("a" * 64),
+                lineups=(
+                    Lineup(opponents=("random",), games=2),
+                    Lineup(opponents=("b" * 64,), games=2),
+                    Lineup(opponents=("a" * 64,), games=2),
+                ),
+                games=8,
+                seed=0,
+                temperature=1.5,
+                probe=False,
+            ),
+            "8 games of aaaaaaaa with 2 other players by w@n, temperature 1.5",
+        ),
+        (
+            QualityDegraded(request_id="r", worker="w@n", shard="c" * 64, reason="word " * 40),
+            f"w@n: {'word ' * 29}word…",
+        ),
+        (
             PlateauDetected(velocity=-20.0, upper_bound=30.0, window_hours=0.1),
-            "a stall: -2 Elo in the last 6 min, at most +3",
+            "a stall: -2 Elo in the last 6 min; a plateau would be stalls that boosts did not end",
         ),
         (
             CurriculumRebalanced(weights={ConfigKey(f"g{n}"): 2.0 - n / 4 for n in range(8)}, plateaued=(), reason="r"),

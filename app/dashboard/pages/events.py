@@ -18,6 +18,7 @@ from app.dashboard.feed import Feed
 from app.dashboard.layout import Page, feed_of, render, templates, whole_number
 from app.dashboard.recorded import event_of, events_at, trace_of
 from app.events import CATALOGUE, Event
+from app.status.summary import show_offset
 from app.status.trace import Trace, TracedEvent
 
 SHOWN = 60
@@ -122,10 +123,10 @@ def event(request: Request) -> Response:
     )
 
 
-def _tree(trace: Trace) -> list[tuple[TracedEvent, float]]:
-    """Return the traced events with their times after the shown one, in milliseconds; negative for causes."""
+def _tree(trace: Trace) -> list[tuple[TracedEvent, str]]:
+    """Return the traced events with their times after the shown one; negative for causes."""
     start = next(node.event.recorded_us for node in trace.nodes if node.event.id == trace.id)
-    return [(node, (node.event.recorded_us - start) / 1000) for node in trace.nodes]
+    return [(node, show_offset(node.event.recorded_us - start)) for node in trace.nodes]
 
 
 PAGE = Page("/events", "Events", (Route("/events", events), Route("/event", event)))
