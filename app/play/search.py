@@ -1,14 +1,15 @@
 """Players that search: a network's policy improved by tree search. See ``app.play.tree`` for the search."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.config import GameConfig
 from app.core import FlyballError
-from app.games import Observations, Table, TableSpec, open_table
+from app.games import Table, TableSpec, open_table
 from app.games.table import Floats, Indices, Seats
+from app.play.output_cache import OutputCache, PositionNetwork
 from app.play.own_players import DecidingPlayer, Points, Turn
 from app.play.rng import draw_points
 from app.play.tree import (
@@ -44,13 +45,6 @@ def check_searchable(config: GameConfig, spec: TableSpec) -> None:
         )
 
 
-class PositionNetwork(Protocol):
-    """A network that estimates policies and values of positions."""
-
-    def outputs(self, obs: Observations) -> Floats:
-        """Return [K, A + 1] of observations [K, D]: logits of all actions, then the value for the seat to move."""
-
-
 class Found(NamedTuple):
     """Results of the searches of K positions."""
 
@@ -79,7 +73,7 @@ class SearchPlayer(DecidingPlayer):
     def __init__(
         self, network: PositionNetwork, config: GameConfig, simulations: int, temperature: float = 0.0
     ) -> None:
-        self.network, self._config, settings = network, config, config.search
+        self.network, self._config, settings = OutputCache(network), config, config.search
         plan = considered_visits(settings.considered, simulations)
         value_scale = settings.value_scale if temperature else settings.playing_value_scale
         self._rule = Rule(plan, settings.visit_offset, value_scale, temperature)

@@ -9,7 +9,7 @@ from app.config import NetworkSettings
 from app.core import NetworkShape
 from app.learning.inference import Policy
 from app.learning.network import init_policy
-from app.learning.products import FEWEST, STEP, linear, padded
+from app.learning.products import FEWEST, STEP, linear, packed, padded, same_sums
 
 SIZES = (1, 2, 3, 4, 5, 17, 32, 33, 63, 64, 65, 200, 511)
 
@@ -65,3 +65,28 @@ def test_few_numbers_of_rows_are_met(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.learning.products._ONEDNN", functional.linear)
     met = {len(padded(torch.zeros(rows, 1))) for rows in range(1025)}
     assert met == {4, 8, 16, 32, *range(STEP, 1025, STEP)}
+
+
+@pytest.mark.parametrize(("outputs", "inputs"), [(8, 126), (50, 256), (256, 768), (512, 512), (768, 1024), (33, 27)])
+def test_layers_with_the_same_sums_have_equal_outputs(outputs: int, inputs: int) -> None:
+    numbers = torch.Generator().manual_seed(1)
+    features, weight = (torch.randn(rows, inputs, generator=numbers).bfloat16() for rows in (1024, outputs))
+    layer = packed(weight, 256), torch.randn(outputs, generator=numbers).bfloat16()
+    with torch.inference_mode():
+        parts = torch.cat([linear(part, *layer) for part in features.split(256)])
+        for rows in (512, 768, 1024):
+            equal = torch.equal(linear(features[:rows], *layer), parts[:rows])
+            assert equal or not same_sums(outputs, inputs, rows, 256)
+
+
+def test_order_of_sums_is_seen_where_it_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def halves_if_large(features: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, **_: object) -> torch.Tensor:
+        parts = [features] if len(features) <= 256 else features.split(48, dim=1)
+        columns = weight.split([part.shape[1] for part in parts], dim=1)
+        sums = [part.float() @ column.float().t() for part, column in zip(parts, columns, strict=True)]
+        return (sum(sums) + bias).bfloat16()
+
+    monkeypatch.setattr("app.learning.products.packed", lambda weight, _rows: weight)
+    monkeypatch.setattr("app.learning.products.linear", halves_if_large)
+    assert not same_sums.__wrapped__(8, 256, 512, 256)
+    assert same_sums.__wrapped__(8, 256, 256, 128)
