@@ -54,5 +54,5 @@ def export_run(
         for point in new:
             run.log(point)
         run.close(folded.summary(key))
-        written[str(key)] = len(new)
+        written[str(key)] = len({point.position for point in new})
     return written

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from app.api.runs import RunLocation, check_config, check_played, open_run
 from app.cli.options import json_option, run_options
-from app.cli.output import complain, echo, show, write_json
+from app.cli.output import complain, echo, hanging, show, write_json
 from app.controllers.controller import Watched
 from app.replay.controller_reports import ControllerReport, Decision, read_reports
 from app.status.summary import one_line, show_clock, summarise
@@ -29,7 +29,8 @@ INDENT = 2
 def controllers(location: RunLocation, config_key: str | None, *, count: int, as_json: bool) -> None:
     """Show what each controller watches, which knobs it owns, how often it acted, and its last decisions.
 
-    A bar shows how near a value is to the rule's threshold; some rules ask for more evidence before they act. With
+    A bar shows how near a value is to the rule's threshold, to which it rises or falls: a full bar is at it or beyond.
+    Some rules ask for more evidence before they act. With
     CONFIG all rules about it are shown, without CONFIG the rule of each controller that is nearest to its threshold. A
     decision is followed by the configuration's rating before it and by the next one after it. `flyball trace ID` shows
     what led to a decision.
@@ -61,19 +62,20 @@ def _lines(report: ControllerReport, count: int, *, every_rule: bool) -> Iterato
         watched = sorted(watched, key=lambda pair: pair[1].progress or 0.0)[-1:]
     for key, rule in watched:
         about = "" if every_rule else f"{key}: "
-        yield _indented(Text(f"{bar(rule, BAR_WIDTH)} {about}{one_line(watched_text(rule, SystemClock().now()))}"))
+        text = Text(f"{about}{one_line(watched_text(rule, SystemClock().now()))}")
+        yield _indented(hanging(Text(bar(rule, BAR_WIDTH)), text))
     for decision in report.decisions[:count]:
-        yield _indented(_decision_text(decision))
+        yield _indented(hanging(Text(show_clock(decision.event.recordedtime)), _decision_text(decision)))
 
 
-def _indented(text: Text) -> Padding:
+def _indented(text: RenderableType) -> Padding:
     return Padding(text, (0, 0, 0, INDENT))
 
 
 def _decision_text(decision: Decision) -> Text:
     event = decision.event
     about = f" {event.subject}" if event.subject else ""
-    text = Text(f"{show_clock(event.recordedtime)} {event.data.event_name}{about}  {summarise(event.data)}")
+    text = Text(f"{event.data.event_name}{about}  {summarise(event.data)}")
     if decision.elo_before is not None and decision.elo_after is not None:
         text.append(f"  (rating {decision.elo_before:+.0f}, then {decision.elo_after:+.0f})", "dim")
     return text

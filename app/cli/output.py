@@ -27,7 +27,7 @@ PLAIN_WIDTH = 1000
 """Width in columns without a terminal, so that nothing is cut off."""
 
 NARROW = 120
-"""Width in columns of a terminal below which events show no date."""
+"""Width in columns of a terminal below which events and fields show no date."""
 
 
 def stdout_console() -> Console:
@@ -86,15 +86,32 @@ def write_values(values: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def show_table(
-    columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, left: Collection[str], title: str | None = None
+    columns: Sequence[str],
+    rows: Iterable[Sequence[RenderableType]],
+    *,
+    left: Collection[str],
+    title: str | None = None,
+    uncut: Collection[str] = (),
 ) -> None:
-    """Write a table to stdout. Columns that are not in ``left`` are right-justified."""
+    """Write a table to stdout. Columns that are not in ``left`` are right-justified.
+
+    On a narrow terminal those in ``uncut`` are cut last.
+    """
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for name in columns:
-        table.add_column(name, justify="left" if name in left else "right")
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=name in uncut)
     for row in rows:
         table.add_row(*row)
     show(table)
+
+
+def hanging(first: Text, text: Text) -> Table:
+    """Return a text whose further lines begin where its first one does, a blank after ``first``."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True, min_width=first.cell_len)
+    grid.add_column()
+    grid.add_row(first, text)
+    return grid
 
 
 def interval_text(interval: "Interval | None", form: str) -> str:

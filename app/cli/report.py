@@ -36,10 +36,11 @@ def report(
 ) -> None:
     """Show what a run trained, what strength it gained, what each controller decided, and where its time went.
 
-    Columns: the rating at the beginning and now; trainings; candidates promoted and refused; rollbacks. Then stalls;
-    boosts of exploration; the curriculum's weight at the beginning and now; the share of all worker time; the share of
-    that time that evaluations took. Below stand the decisions and observations of each controller, and what an operator
-    should look at.
+    Columns: the champion's rating at the beginning and now; trainings; candidates promoted and refused; rollbacks. Then
+    stalls; boosts of exploration, each of which is an EXPLORATION_BOOST at its beginning and one at its end; the
+    curriculum's weight at the beginning and now, which is the share of worker time that is aimed at (mean: 1); the
+    share of all worker time that was spent; the share of that time that evaluations took. Below stand the decisions and
+    observations of each controller, and what an operator should look at.
 
     With two run folders A and B, show the whole runs side by side: what was played and trained, the rating gained,
     worker time, the settings that differ (from A to B), and the decisions of each controller. The page lays their

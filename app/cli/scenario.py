@@ -1,6 +1,7 @@
 """``flyball scenario``: cause a trouble in a running loop, and follow it."""
 
 import asyncio
+import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from time import sleep
@@ -13,7 +14,7 @@ from app.api.runs import RunLocation, connected
 from app.api.scenarios import plan_scenario
 from app.bus import Bus, Subscription
 from app.cli.options import json_option, run_options
-from app.cli.output import note, show, write_json
+from app.cli.output import hanging, note, show, stdout_console, write_json
 from app.core import FlyballError, derive_id
 from app.events import Event, Payload, Scope, follow, originate
 from app.journal import NotAJournal
@@ -22,6 +23,7 @@ from app.status.summary import event_text, show_age, summarise
 from daemons.clock import SystemClock, boot_id
 
 STYLES = {"injected": "bold red", "struck": "red", "detected": "yellow", "decided": "magenta", "recovered": "green"}
+STAGE_COLUMNS = 9
 ID_DIGITS = 12
 """Digits of printed ids; more than elsewhere, because users copy these."""
 
@@ -135,7 +137,8 @@ class Reporter:
     def remedied(self, remedy: Payload) -> None:
         """Report that the remedy was published."""
         self._wrong = False
-        note(f"put right: {remedy.event_name} {summarise(remedy)}")
+        for line in textwrap.wrap(f"put right: {remedy.event_name} {summarise(remedy)}", stdout_console().width):
+            note(line)
 
     def ended(self, traces: Mapping[str, str], *, well: bool) -> None:
         """Report the end of the scenario. ``traces`` maps the ids whose traces show the steps to the steps' names."""
@@ -159,9 +162,9 @@ class Reporter:
         if self._as_json:
             write_json({"stage": stage, "seconds": seconds, "follows": follows, "event": event.to_cloudevent()})
             return
-        line = Text(f"{stage:<10}", STYLES[stage])
-        line.append(f"{seconds:+9.2f} s  {event.id[:ID_DIGITS]}  ", "dim")
-        show(line.append_text(event_text(event, self._settings)))
+        head = Text(f"{seconds:+9.2f} s  {event.id[:ID_DIGITS]}  ", "dim")
+        text = Text().append_text(head).append_text(event_text(event, self._settings))
+        show(hanging(Text(f"{stage:<{STAGE_COLUMNS}}", STYLES[stage]), text))
 
 
 class Player:

@@ -9,12 +9,12 @@ from rich.text import Text
 
 from app.api.runs import RunLocation, check_config, check_played, open_run, settings_shown
 from app.cli.options import json_option, run_options
-from app.cli.output import complain, note, show, show_table, write_json
+from app.cli.output import NARROW, complain, note, show, show_table, stdout_console, write_json
 from app.config import RunSettings
 from app.core import ConfigKey, FlyballError, suggest
 from app.events import Event, Payload, Row
 from app.status.state import FIELDS, Field, informative, state_fields
-from app.status.summary import event_text, short
+from app.status.summary import event_text, short, show_clock
 from app.status.values import brief, shown, value_text
 
 COLUMNS = ("field", "value", "set by", "event", "at")
@@ -51,15 +51,19 @@ def state(location: RunLocation, config_key: str, field: str | None, *, whole: b
         _show_field(location, field, fields[field], settings)
     else:
         chosen = fields if whole else informative(config_key, fields)
-        show_table(COLUMNS, field_rows(chosen), left=COLUMNS)
+        is_narrow = stdout_console().width < NARROW
+        show_table(COLUMNS, field_rows(chosen, with_date=not is_narrow), left=COLUMNS, uncut=("field", "event", "at"))
         if hidden := len(fields) - len(chosen):
             what = f"Hidden: {hidden} of {len(fields)} fields, which are unknown or at their defaults."
             note(f"{what} Show all: {location.command('state', config_key, '--all')}")
 
 
-def field_rows(fields: Mapping[str, Field]) -> list[tuple[str, str, str, str, str]]:
+def field_rows(fields: Mapping[str, Field], *, with_date: bool = True) -> list[tuple[str, str, str, str, str]]:
     """Return the rows of a table of fields; see ``COLUMNS``."""
-    return [(name, shown(name, brief(field.value), field), *_set_by(field.event)) for name, field in fields.items()]
+    return [
+        (name, shown(name, brief(field.value), field), *_set_by(field.event, with_date=with_date))
+        for name, field in fields.items()
+    ]
 
 
 def _show_field(location: RunLocation, name: str, field: Field, settings: RunSettings | None) -> None:
@@ -73,8 +77,11 @@ def _show_field(location: RunLocation, name: str, field: Field, settings: RunSet
         show(set_by, Text(location.command("trace", short(field.event.id))))
 
 
-def _set_by(event: Event[Any] | None) -> tuple[str, str, str]:
-    return ("", "", "") if event is None else (event.data.event_name, short(event.id), value_text(event.recordedtime))
+def _set_by(event: Event[Any] | None, *, with_date: bool) -> tuple[str, str, str]:
+    if event is None:
+        return "", "", ""
+    time = value_text(event.recordedtime) if with_date else show_clock(event.recordedtime)
+    return event.data.event_name, short(event.id), time
 
 
 def _field_json(field: Field) -> dict[str, Any]:

@@ -26,9 +26,10 @@ state           blocked until bad data is gone, paused for poor data,
                 row
 games/s         games of self-play a second, over the last minute
 step            trainings of the latest model
-Elo, score      of the latest rated model, current or not; Elo with the random
-                bot at 0, and its standard error. Few games (n) once the
-                champion scores over 90%: evaluation.saturated_games
+Elo             of the champion, with the random bot at 0, and its standard
+                error; before it is rated, of the latest rated model
+score           of the latest rated model, champion or not. Few games (n) once
+                the champion scores over 90%: evaluation.saturated_games
 v. past champion  score of that model against the champion some loops ago;
                 "-" while its rating has met none but the current champion
 loops           trainings whose model was evaluated and decided upon

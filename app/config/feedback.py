@@ -247,7 +247,9 @@ class LifecycleSettings(OrderedSettings):
         "take before most are gates alone",
     )
     rollback_at: str = Field(
-        "severe", pattern="^(moderate|severe|critical)$", description="least severity that rolls the champion back"
+        "severe",
+        pattern="^(moderate|severe|critical)$",
+        description="least severity that rolls the champion back; critical is the highest, then severe, moderate",
     )
 
 

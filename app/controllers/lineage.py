@@ -83,6 +83,15 @@ class Lineage(Row, frozen=True):
         before, current = (None, None, *(champion.elo for champion in self.champions))[-2:]
         return 0.0 if before is None or current is None else current - before
 
+    def rating(self, elo: float | None, stderr: float | None) -> tuple[float | None, float | None]:
+        """Return the current model's rating and its standard error.
+
+        While it has none, those of the model rated last, ``elo`` and ``stderr``. This is the Elo that every display
+        shows of a configuration.
+        """
+        current = self.current
+        return (elo, stderr) if current is None or current.elo is None else (current.elo, current.elo_stderr)
+
     @property
     def playing(self) -> ModelHash | None:
         """The hash of the model that workers play."""

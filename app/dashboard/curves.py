@@ -1,7 +1,7 @@
 """Curves of a configuration, thinned for drawing. They are the ratings with their marks, and the training metrics."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,9 @@ from app.telemetry.curves import Curves, points
 
 Z95 = 1.96
 """Standard errors on each side of a 95% interval."""
+
+BAND_SHARE, BAND_ROOM = 0.25, 100.0
+"""See ``elo_axis``."""
 
 CURVES_READ: frozenset[type[Payload]] = Curves.reads
 """Payload types that curves are made of."""
@@ -41,6 +44,25 @@ def thin(x: Sequence[float], y: Sequence[float], most: int) -> NDArray[np.int64]
         last = begin + int(np.argmax(np.abs(area)))
         indices[number + 1] = last
     return indices
+
+
+def elo_axis(elo: Collection[float], errors: Collection[float]) -> tuple[float, float]:
+    """Return the ends of an axis of Elo: all ratings, with their 95% bands as far as these leave the lines their shape.
+
+    On each side, bands widen the axis by at most ``BAND_SHARE`` of the ratings' span, or by ``BAND_ROOM`` Elo if that
+    is more. The rest of a wider band is cut off at the edge. Without ratings the axis is from 0 to 1.
+
+    Args:
+        elo: the ratings.
+        errors: half the widths of their bands.
+    """
+    if not len(elo):
+        return 0.0, 1.0
+    low, high = min(elo), max(elo)
+    room = max(BAND_ROOM, BAND_SHARE * (high - low))
+    lower = min(one - error for one, error in zip(elo, errors, strict=True))
+    upper = max(one + error for one, error in zip(elo, errors, strict=True))
+    return max(lower, low - room), max(min(upper, high + room), low + 1.0)
 
 
 class Series:
@@ -78,7 +100,8 @@ class ConfigCurves:
     def ratings(self, most: int) -> dict[str, Any]:
         """Return the rating curve with its marks and bands, for JSON.
 
-        The curve has times in seconds since 1970, training steps, Elo, and the bounds of its 95% interval.
+        The curve has times in seconds since 1970, training steps, Elo, the bounds of its 95% interval, and the ends of
+        the axis.
         """
         indices = thin(self.elo.times, self.elo.values, most)
         times, elo = (np.asarray(column)[indices] for column in (self.elo.times, self.elo.values))
@@ -89,6 +112,7 @@ class ConfigCurves:
             "elo": _rounded(elo),
             "low": _rounded(elo - error),
             "high": _rounded(elo + error),
+            "axis": _rounded(elo_axis(elo, error)),
         } | self.marks.to_json()
 
     def metric_curves(self, most: int) -> dict[str, dict[str, list[float]]]:
@@ -103,5 +127,5 @@ class ConfigCurves:
         return curves
 
 
-def _rounded(values: NDArray[Any]) -> list[float]:
+def _rounded(values: Iterable[float]) -> list[float]:
     return [round(float(value), 1) for value in values]

@@ -19,7 +19,7 @@ from app.dashboard.feed import Feed
 from app.dashboard.marks import NAMES
 from app.status.status import ConfigStatus
 from app.status.summary import UNKNOWN, short, show_age, show_clock, show_emitter, show_outcome, show_time, summarise
-from app.status.watched import amount, waits_text
+from app.status.watched import acts_text, amount, waits_text
 
 HERE = Path(__file__).parent
 
@@ -72,6 +72,7 @@ def _environment() -> Environment:
         "clock": show_clock,
         "time": show_time,
         "amount": amount,
+        "acts": acts_text,
         "waits": waits_text,
         "mark_name": NAMES.__getitem__,
     }

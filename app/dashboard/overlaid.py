@@ -5,15 +5,25 @@ from math import ceil, floor, log10
 from typing import NamedTuple
 
 from app.core import ConfigKey
-from app.dashboard.curves import Z95, thin
+from app.dashboard.curves import Z95, elo_axis, thin
 from app.replay.run_comparison import HourlyRating, RunComparison
-
-WIDTH, HEIGHT = 480, 220
-LEFT, RIGHT, TOP, BOTTOM = 46, 10, 10, 28
-"""Margins around the curves, for the texts of the axes."""
 
 MOST_POINTS = 400
 TICKS = 5
+
+
+class Picture(NamedTuple):
+    """The size of a picture, and the edges of its curves, which leave room for the texts of the axes."""
+
+    width: int = 480
+    height: int = 220
+    left: int = 46
+    right: int = 470
+    top: int = 10
+    bottom: int = 192
+
+
+PICTURE = Picture()
 
 
 class Scale(NamedTuple):
@@ -40,7 +50,7 @@ class Scale(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """One run's ratings: the points of its line and of its 95% band, as SVG writes them."""
+    """One run's ratings: the points of its line and of its 95% band, as SVG writes them. Wide bands leave it."""
 
     line: str
     band: str
@@ -60,11 +70,9 @@ def overlaid(made: RunComparison) -> Iterator[Overlay]:
     for key in made.a.ratings:
         both = [_thinned(run.ratings[key]) for run in (made.a, made.b)]
         if every := [rating for ratings in both for rating in ratings]:
-            margin = [Z95 * rating.stderr for rating in every]
-            low = min(rating.elo - error for rating, error in zip(every, margin, strict=True))
-            high = max(rating.elo + error for rating, error in zip(every, margin, strict=True))
-            x = Scale(0.0, max(rating.hours for rating in every) or 1.0, LEFT, WIDTH - RIGHT)
-            y = Scale(low, max(high, low + 1.0), HEIGHT - BOTTOM, TOP)
+            low, high = elo_axis([rating.elo for rating in every], [Z95 * rating.stderr for rating in every])
+            x = Scale(0.0, max(rating.hours for rating in every) or 1.0, PICTURE.left, PICTURE.right)
+            y = Scale(low, high, PICTURE.bottom, PICTURE.top)
             a, b = (_curve(ratings, x, y) for ratings in both)
             yield Overlay(key, x.ticks(), y.ticks(), (a, b))
 

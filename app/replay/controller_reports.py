@@ -15,7 +15,7 @@ from app.controllers.emitters import OWNERS, emitter_of
 from app.controllers.fold import Fold, is_named, own_name
 from app.controllers.state import States, state_of
 from app.core import Elo
-from app.events import EvaluationCompleted, Event, Payload, RunConfigured
+from app.events import EvaluationCompleted, Event, NodeQuarantined, NodeReleased, Payload, RunConfigured
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, history
 from app.journal.history import voided_events
@@ -26,6 +26,9 @@ from daemons.registry import daemons_of
 LISTED = 20
 """Latest decisions that are kept for each controller and configuration."""
 
+CAUSES = 1000
+"""Latest events among which a quarantine's cause is looked for."""
+
 
 @dataclass(slots=True)
 class Decision:
@@ -33,7 +36,8 @@ class Decision:
 
     Attributes:
         event: the recorded event.
-        elo_before: the configuration's rating at that time; ``None`` if unknown, or if the event is about the run.
+        elo_before: the configuration's rating at that time; ``None`` if unknown, or if the event is about the run. A
+            quarantine is about the configuration whose games brought it.
         elo_after: the next rating; ``None`` before it.
     """
 
@@ -84,6 +88,8 @@ class ControllerReports:
         self._unbuilt: dict[str, str] = {}
         self._counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._decisions: defaultdict[tuple[str, str], deque[Decision]] = defaultdict(lambda: deque(maxlen=LISTED))
+        self._recent = deque[tuple[str, str]](maxlen=CAUSES)  # ids of events, and the configurations they are about
+        self._quarantined: dict[str, str] = {}  # by worker, the configuration whose games brought the quarantine
 
     def take(self, event: Event[Any]) -> str:
         """Fold the next event; return who emitted it, see ``emitter_of``.
@@ -92,25 +98,39 @@ class ControllerReports:
         """
         if type(event.data) not in self.reads or event.sequence in self._fold.voided:
             return ""
+        self._recent.append((event.id, event.subject))
         failures = self._fold.feed((event,)).failures
         if isinstance(event.data, RunConfigured):
             self._unbuilt = {failure.by: failure.error for failure in failures}
         by = ""
         if type(event.data) in self._emitted:
             by = emitter_of(event, self._fold.settings)
-            self._record(by, event)
+            self._record(by, event, self._about(event))
         if isinstance(event.data, EvaluationCompleted) and event.data.purpose == "rating":
             for controller in self._hosted:
                 for decision in self._decisions.get((controller.name, event.subject), ()):
                     decision.elo_after = event.data.elo if decision.elo_after is None else decision.elo_after
         return by
 
-    def _record(self, by: str, event: Event[Any]) -> None:
-        self._counts[by, event.subject][event.data.event_name] += 1
+    def _record(self, by: str, event: Event[Any], key: str) -> None:
+        self._counts[by, key][event.data.event_name] += 1
         if type(event.data) in WORK:
             return
-        before = state_of(self._fold.states, event.subject).elo_current if event.subject else None
-        self._decisions[by, event.subject].append(Decision(event, before))
+        before = state_of(self._fold.states, key).elo_current if key else None
+        self._decisions[by, key].append(Decision(event, before))
+
+    def _about(self, event: Event[Any]) -> str:
+        """Return the configuration that a decision is about, empty if it is about the run.
+
+        A quarantine and its end are about the one whose games brought it.
+        """
+        match event.data:
+            case NodeQuarantined(worker=worker):
+                brought = dict(self._recent).get(str(event.envelope.causationid), "")
+                return self._quarantined.setdefault(worker, brought)
+            case NodeReleased(worker=worker):
+                return self._quarantined.pop(worker, "")
+        return event.subject
 
     @property
     def settings(self) -> RunSettings | None:

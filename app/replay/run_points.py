@@ -8,7 +8,7 @@ from app.config import PARAMETERS, RunSettings, flatten
 from app.controllers.knobs import configured
 from app.controllers.state import state_of
 from app.core import SECOND_US, SECONDS_PER_HOUR, ConfigKey
-from app.events import Event, MatchmakingUpdated, Payload
+from app.events import Event, MatchmakingUpdated, TrainingCompleted
 from app.replay.controller_reports import ControllerReports
 from app.replay.divergences import WORK
 from app.status.summary import event_text, show_time
@@ -24,6 +24,10 @@ FACTORS = ("exploration_boost", "selfplay_rate", "curriculum_weight")
 
 class RunPoints:
     """Folds events into points.
+
+    A training, a rating and the rating of a league's member are at the step of the model that they are about. Decisions
+    and knobs are at the step of the configuration's training completed last, or at 0 before the first: ratings of
+    other models, which may come late, do not move them. An event whose values are at two steps has two points.
 
     Args:
         past: the run's settings, which name its user-defined controllers.
@@ -49,19 +53,17 @@ class RunPoints:
             key = config.key
             if event.subject not in ("", key):
                 continue
-            values = dict(self._curves(key, event.data)) if event.subject else {}
-            if by and type(event.data) not in WORK:
-                values |= self._decision(key, by, event)
-            values |= self._changed_knobs(key)
-            if values:
-                hours = (event.recorded_us - self._start_us) / SECOND_US / SECONDS_PER_HOUR
-                step = self._steps.get(key, 0)
+            if isinstance(event.data, TrainingCompleted):
+                self._steps[key] = event.data.step
+            by_step = defaultdict[int, dict[str, float]](dict)
+            for tag, value, step in points(event.data) if event.subject else ():
+                by_step[step][tag] = value
+            decided = self._decision(key, by, event) if by and type(event.data) not in WORK else {}
+            if values := {**decided, **self._changed_knobs(key)}:
+                by_step[self._steps.get(key, 0)] |= values
+            hours = (event.recorded_us - self._start_us) / SECOND_US / SECONDS_PER_HOUR
+            for step, values in by_step.items():
                 yield key, TrackedPoint(event.sequence, self._time_ms, hours, step, values)
-
-    def _curves(self, key: ConfigKey, data: Payload) -> Iterator[tuple[str, float]]:
-        for tag, value, step in points(data):
-            self._steps[key] = step
-            yield tag, value
 
     def _decision(self, key: ConfigKey, by: str, event: Event[Any]) -> Mapping[str, float]:
         name = event.data.event_name

@@ -46,7 +46,7 @@ class ConfigReport(Row, frozen=True):
 
     Attributes:
         elo_before, elo_before_stderr: its rating at the beginning, otherwise its first one; ``None`` without any.
-        elo, elo_stderr: the current model's latest rating, or while it has none that of the model rated last.
+        elo, elo_stderr: its rating at the end; see ``Lineage.rating``.
         games, rows: of self-play.
         trainings: completed ones; the initial model's counts nowhere.
         promotions, rejections: verdicts on candidates, operators' included.
@@ -56,9 +56,9 @@ class ConfigReport(Row, frozen=True):
     """
 
     key: ConfigKey
-    elo_before: Elo | None
+    elo_before: float | None
     elo_before_stderr: float | None
-    elo: Elo | None
+    elo: float | None
     elo_stderr: float | None
     games: int
     rows: int
@@ -199,8 +199,8 @@ class RunReports:
         before = state_of(states if self._before is None else self._before, key)
         state = state_of(states, key)
         counts, rated = self._counts[key], self.ratings.get(key)
-        elo, stderr = _rating(state)
-        elo_before, stderr_before = _rating(before)
+        elo, stderr = state.lineage.rating(state.elo_current, state.elo_stderr)
+        elo_before, stderr_before = before.lineage.rating(before.elo_current, before.elo_stderr)
         if elo_before is None and rated:
             elo_before, stderr_before = rated[0].elo, rated[0].stderr
         return ConfigReport(
@@ -222,14 +222,6 @@ class RunReports:
             plateaued=state.plateaued,
             worker_time=state.worker_time.less(before.worker_time),
         )
-
-
-def _rating(state: FeedbackState) -> tuple[Elo | None, float | None]:
-    """Return the current model's rating and its standard error; while it has none, those of the model rated last."""
-    current = state.lineage.current
-    if current is None or current.elo is None:
-        return state.elo_current, state.elo_stderr
-    return current.elo, current.elo_stderr
 
 
 def fold_report(

@@ -75,9 +75,10 @@ ACTS: Final[Sequence[Act]] = (
         title="a worker whose games have false results",
         scenario="bad-data",
         key=LEARNING,
-        planted="A shard in which every player wins every game, from a worker called liar that does not exist.",
-        watch="The quality monitor plays a sample of the games again, and the results differ. Only the liar is "
-        "stopped; the scenario then releases it, as an operator would who has repaired it.",
+        planted="A shard (a file of games to learn from) in which every player wins every game, from a worker called "
+        "liar that does not exist.",
+        watch="The quality monitor plays a sample of the games again, and the results differ: parity fails. Only the "
+        "liar is stopped; the scenario then releases it, as an operator would who has repaired it.",
         answers={"FeedbackLoopController": (NodeQuarantined,)},
         commands=(("tail", "NODE_*"), ("state", LEARNING)),
         page="/events?type=NODE_QUARANTINED",
@@ -113,7 +114,7 @@ ACTS: Final[Sequence[Act]] = (
         commands=(("league", LEARNING), ("state", LEARNING)),
         page=f"/configuration/{LEARNING}",
         explained="The watchdog adds up evidence of a drop from game to game (a CUSUM test) and says how severe it is. "
-        "The lifecycle rolls back from a severe one on; milder ones are left to later candidates.",
+        "The lifecycle rolls back severe and critical ones; minor and moderate ones are left to later candidates.",
     ),
 )
 

@@ -11,6 +11,7 @@ from app.events import (
     CurriculumRebalanced,
     DistributionFailed,
     DistributionLate,
+    EloUpdated,
     EvaluationCompleted,
     EvaluationFailed,
     EvaluationOverdue,
@@ -101,6 +102,7 @@ class ConfigRow(Row, frozen=True):
     """The state of one configuration.
 
     ``since_us`` is the time of the first event. ``played`` holds the games of each second within the window.
+    ``elo`` and ``elo_stderr`` are of the model rated last.
     ``evaluated`` is the last evaluated model, until it is promoted or rejected. ``tested_us`` is when games of the
     candidate were last requested, played or failed; at first, when it was trained. ``undecided`` is the share of
     the latest gate's games in which no player had a decision; ``alike``: its games repeat each other. ``loops``
@@ -348,5 +350,5 @@ CHANGED_BY: Mapping[type[Payload], Callable[[ConfigRow, Event[Any]], Changes]] =
 }
 """Functions that return an event's changes to a configuration's row, by type."""
 
-CONFIGS_READ: frozenset[type[Payload]] = frozenset({*CHANGED_BY, CurriculumRebalanced})
+CONFIGS_READ: frozenset[type[Payload]] = frozenset({*CHANGED_BY, CurriculumRebalanced, EloUpdated})
 """Payload types that the rows of configurations are folded from."""

@@ -188,6 +188,7 @@ class LastDecision(Row, frozen=True):
 class ConfigStatus(Row, frozen=True):
     """Status of one configuration; ``None`` marks unknown or missing values.
 
+    ``elo`` and ``elo_stderr`` are the current model's rating, see ``Lineage.rating``.
     ``blocked`` is the reason of a training block. ``paused`` is whether training pauses because its data is too poor.
     ``boost`` is the factor of an exploration boost. ``plateaued`` is whether its gain is done, so that it plays at the
     lowest weight. ``next_training`` is what the next training waits for, if it is known. ``waiting_for`` names an
@@ -403,8 +404,10 @@ def _config(row: ConfigRow, now_us: int, settings: RunSettings | None, live: Col
     decision = None
     if row.decision is not None:
         decision = LastDecision(row.decision.name, row.decision.id, _age(row.decision.recorded_us, now_us))
+    elo, stderr = row.lineage.rating(row.elo, row.elo_stderr)
+    late = tuple(node for node in row.late if node in live)
     return ConfigStatus(
-        **_shared(row, ConfigStatus) | {"late": tuple(node for node in row.late if node in live)},
+        **_shared(row, ConfigStatus) | {"elo": elo, "elo_stderr": stderr, "late": late},
         model=row.model,
         games_per_second=row.games_per_second(now_us),
         boost=row.boost(now_us),

@@ -30,6 +30,11 @@ def amount(value: float | None, rule: Watched) -> str:
     return f"{value:.3g}"
 
 
+def acts_text(rule: Watched) -> str:
+    """Return what a rule does, at which threshold, and from which side the value comes to it."""
+    return f"{rule.effect} once it {'rises' if rule.acts == 'above' else 'falls'} to {amount(rule.threshold, rule)}"
+
+
 def waits_text(rule: Watched, now: datetime) -> str:
     """Return what a rule waits for, and in about how long it decides; empty if it waits for nothing that is known."""
     left = 0.0 if rule.until is None else (rule.until - now).total_seconds()
@@ -38,8 +43,7 @@ def waits_text(rule: Watched, now: datetime) -> str:
 
 def watched_text(rule: Watched, now: datetime) -> str:
     """Return what a rule compares, what it does at its threshold, the setting, and what it waits for."""
-    sign = "≥" if rule.acts == "above" else "≤"
-    text = f"{rule.what}: {amount(rule.value, rule)} ({rule.effect} at {sign} {amount(rule.threshold, rule)}"
+    text = f"{rule.what}: {amount(rule.value, rule)} ({acts_text(rule)}"
     text += f", {rule.setting})" if rule.setting else ")"
     waits = waits_text(rule, now)
     return f"{text}; {waits}" if waits else text

@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -27,9 +28,31 @@ MOST_METRICS, MOST_PARAMS = 1000, 100
 LONGEST = 5000
 """Characters of a text that MLflow keeps in a parameter or tag."""
 
+LONGEST_REASON = 200
+"""Characters of MLflow's words that an error shows. A server's answer may be a page."""
+
+QUIET = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # an export stays on this machine
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",  # by itself it waits silently for four minutes
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",  # seconds
+}
+"""Settings of MLflow that the environment may overrule."""
+
+UNAUTHORISED = frozenset({"UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED", "PERMISSION_DENIED"})
+PASSING = frozenset({"INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE"})
+"""MLflow's codes of errors that the same command may not meet again."""
+
 
 class NoMlflow(FlyballError, code="usage"):
     """The package mlflow is not installed."""
+
+
+class TrackerRefused(FlyballError, code="usage"):
+    """A tracker that refuses the credentials, the address, or what is written."""
+
+
+class TrackerUnavailable(FlyballError, code="unavailable"):
+    """A tracker that did not answer, or that failed."""
 
 
 class Identity(NamedTuple):
@@ -51,13 +74,13 @@ class Identity(NamedTuple):
 
 
 class TrackedPoint(NamedTuple):
-    """Values of one event.
+    """Values of one event at one step.
 
     Attributes:
         position: of the event.
         time_ms: when it was recorded, milliseconds since 1970.
         hours: since the run's first event.
-        step: the training step.
+        step: the training step; ``RunPoints`` says which.
         values: by curve name.
     """
 
@@ -114,7 +137,10 @@ class Tracker(Protocol):
 
 
 class WandbTracker(Tracker):
-    """Writes offline runs into a folder, for ``wandb sync``. An export replaces the one before. Raises ``NoWandb``."""
+    """Writes offline runs into a folder, for ``wandb sync``. An export replaces the one before.
+
+    Raises ``NoWandb``; opening a run also raises ``WandbFailed`` or ``UnusableFile``.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self.command = folder, f"wandb sync {shlex.quote(str(folder))}/*/*/wandb/offline-run-*"
@@ -152,18 +178,20 @@ class MlflowTracker(Tracker):
     Args:
         store: a folder, which gets a database; or an address as in MLFLOW_TRACKING_URI, such as that of a server.
 
-    Raises ``NoMlflow``.
+    It and its runs raise ``NoMlflow``, ``TrackerRefused`` or ``TrackerUnavailable``. After any of them the next export
+    writes what is missing: a run notes its position last, and MLflow's databases keep a point that comes twice once.
     """
 
     def __init__(self, store: str) -> None:
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an export stays on this machine
+        for name, value in QUIET.items():
+            os.environ.setdefault(name, value)
         try:
             import mlflow
         except ImportError as error:
             hint = "Install it with: pip install 'flyball[mlflow]'"
             raise NoMlflow("Exporting to MLflow needs mlflow.", hint=hint) from error
         for name in ("mlflow", "alembic"):
-            logging.getLogger(name).setLevel(logging.WARNING)
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # its errors are raised, too
         artifacts, is_folder = None, "://" not in store
         if is_folder:
             folder = Path(store).absolute()
@@ -172,16 +200,25 @@ class MlflowTracker(Tracker):
             store, artifacts = f"sqlite:///{folder / DATABASE}", str(folder / "artifacts")
         shows = f"mlflow ui --backend-store-uri {shlex.quote(store)}"  # of the whole package mlflow
         self.command = shows if is_folder else f"open {store} in a browser"
-        self._client = mlflow.MlflowClient(tracking_uri=store)
-        found = self._client.get_experiment_by_name(PROJECT)
-        self._experiment = found.experiment_id if found else self._client.create_experiment(PROJECT, artifacts)
+        self._store = store
+        with _explained(store):
+            self._client = mlflow.MlflowClient(tracking_uri=store)
+            found = self._client.get_experiment_by_name(PROJECT)
+            self._experiment = found.experiment_id if found else self._client.create_experiment(PROJECT, artifacts)
+        if found and found.lifecycle_stage == "deleted":
+            restore = f"mlflow experiments restore --experiment-id {self._experiment}"
+            raise TrackerRefused(
+                f"The experiment {PROJECT} in {store} is deleted.",
+                hint=f"Restore it: MLFLOW_TRACKING_URI={shlex.quote(store)} {restore}",
+            )
 
     def open(self, identity: Identity) -> TrackedRun:
         """See ``Tracker.open``."""
         name = f"{identity.run_id}-{identity.key}"
-        found = self._client.search_runs([self._experiment], filter_string=f"tags.`flyball.id` = '{name}'")
-        run = found[0] if found else self._create(identity, name)
-        return _MlflowTrackedRun(self._client, run, identity.settings)
+        with _explained(self._store):
+            found = self._client.search_runs([self._experiment], filter_string=f"tags.`flyball.id` = '{name}'")
+            run = found[0] if found else self._create(identity, name)
+            return _MlflowTrackedRun(self._client, self._store, run, identity.settings)
 
     def _create(self, identity: Identity, name: str) -> Any:
         tags = {"flyball.id": name, "flyball.run": identity.run, "flyball.config": identity.key}
@@ -190,10 +227,10 @@ class MlflowTracker(Tracker):
 
 
 class _MlflowTrackedRun(TrackedRun):
-    def __init__(self, client: Any, run: Any, settings: Mapping[str, Any]) -> None:
+    def __init__(self, client: Any, store: str, run: Any, settings: Mapping[str, Any]) -> None:
         from mlflow import entities
 
-        self._client, self._id, self._entities = client, run.info.run_id, entities
+        self._client, self._store, self._id, self._entities = client, store, run.info.run_id, entities
         self.after = int(run.data.tags.get("flyball.position", 0))
         self._metrics: list[Any] = []
         self._write_settings({_name(name): str(value)[:LONGEST] for name, value in settings.items()}, run.data.params)
@@ -212,6 +249,10 @@ class _MlflowTrackedRun(TrackedRun):
             self._metrics.append(self._entities.Metric(_name(name), value, point.time_ms, point.step))
 
     def close(self, summary: Summary) -> None:
+        with _explained(self._store):
+            self._write(summary)
+
+    def _write(self, summary: Summary) -> None:
         for part in _parts(self._metrics, MOST_METRICS):
             self._client.log_batch(self._id, metrics=part)
         tags = {f"decided.{name}": str(count) for name, count in summary.decided.items()}
@@ -220,6 +261,36 @@ class _MlflowTrackedRun(TrackedRun):
             self._client.set_tag(self._id, _name(name), value)
         self._client.set_tag(self._id, "flyball.position", str(summary.position))  # last, once all is written
         self._client.set_terminated(self._id, "FINISHED", summary.time_ms)
+
+
+@contextmanager
+def _explained(store: str) -> Iterator[None]:
+    """Turn MLflow's errors into ``TrackerRefused`` or ``TrackerUnavailable``."""
+    try:
+        yield
+    except Exception as error:  # also of requests, of drivers of databases, and of SQLAlchemy
+        code = getattr(error, "error_code", "")  # an MlflowException has one
+        if code in UNAUTHORISED:
+            raise TrackerRefused(
+                f"MLflow at {store} refuses this access: {_reason(error)}.",
+                hint="Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN.",
+            ) from error
+        if code in PASSING:
+            cause: BaseException = error
+            while deeper := cause.__cause__ or cause.__context__:
+                cause = deeper  # the innermost says in a few words what MLflow packs into many
+            raise TrackerUnavailable(
+                f"MLflow at {store} did not answer, or failed: {_reason(cause)}.",
+                hint="Look whether MLflow runs there. Then repeat the command: it adds what is missing.",
+            ) from error
+        raise TrackerRefused(
+            f"MLflow cannot use {store}: {_reason(error)}.", hint="Name a folder, or the address of a server of MLflow."
+        ) from error
+
+
+def _reason(error: BaseException) -> str:
+    first = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    return (first if len(first) <= LONGEST_REASON else f"{first[:LONGEST_REASON]} …").rstrip(".")
 
 
 def _name(name: str) -> str:

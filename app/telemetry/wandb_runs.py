@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from app.config import WandbMode
-from app.core import FlyballError
+from app.core import FlyballError, writing
 from app.events import Event, Payload
 from app.telemetry.curves import Curves, points
 
@@ -26,6 +26,10 @@ Points that were not sent by then lie in the run folder, for ``wandb sync``.
 
 class NoWandb(FlyballError):
     """The package wandb is not installed, or has no API key."""
+
+
+class WandbFailed(FlyballError, code="unavailable"):
+    """W&B did not begin a run."""
 
 
 def check_wandb(mode: WandbMode, setting: str) -> None:
@@ -56,27 +60,35 @@ class WandbRun:
 
     An offline run lies in ``folder/wandb``, ready for ``wandb sync``. Curves are drawn over a logged ``step``, because
     steps fall after a resume or a rollback, and W&B's own step cannot fall. The folder keeps ``fresh_id``, so that a
-    later start continues under the first ID. Raises ``NoWandb``.
+    later start continues under the first ID. Raises ``NoWandb``, ``WandbFailed`` or ``UnusableFile``.
     """
 
     def __init__(  # noqa: PLR0917 - all are needed, by name at every call
         self, folder: Path, name: str, fresh_id: str, settings: Mapping[str, Any], mode: WandbMode, step: str
     ) -> None:
         self._wandb, self._step = loaded_wandb("wandb"), step
-        folder.mkdir(parents=True, exist_ok=True)
         id_file = folder / ID_FILE
-        if not id_file.exists():
-            id_file.write_text(fresh_id)
-        self._run = self._wandb.init(
-            project="flyball",
-            name=name,
-            id=id_file.read_text(),
-            dir=str(folder),
-            config=dict(settings),
-            mode=mode,
-            resume="allow",
-            reinit="create_new",  # a run for each configuration, and perhaps one of the caller's
-        )
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            if not id_file.exists():
+                id_file.write_text(fresh_id)
+            used_id = id_file.read_text()
+        try:
+            self._run = self._wandb.init(
+                project="flyball",
+                name=name,
+                id=used_id,
+                dir=str(folder),
+                config=dict(settings),
+                mode=mode,
+                resume="allow",
+                reinit="create_new",  # a run for each configuration, and perhaps one of the caller's
+            )
+        except self._wandb.Error as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            instead = " Offline runs need neither a key nor a connection." if mode == "online" else ""
+            hint = f"Look at the API key and the connection, then repeat the command.{instead}"
+            raise WandbFailed(f"W&B did not begin the run {name}: {reason}.", hint=hint) from error
         self._run.define_metric(step)
         self._run.define_metric("*", step_metric=step)
 

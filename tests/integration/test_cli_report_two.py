@@ -131,7 +131,7 @@ def test_page_of_two_runs_draws_both_curves(runs: tuple[Path, Path], compared: d
     succeeded(invoke("report", *runs, "--html", page), "Wrote")
     text = page.read_text(encoding="utf-8")
     assert not any(word in text for word in ("src=", "href=", "http://", "url(", "@import"))
-    pictures = [ET.fromstring(one) for one in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
+    pictures = [ET.fromstring(one) for one in re.findall(r"<svg class=.*?</svg></svg>", text, re.DOTALL)]
     assert len(pictures) == len(BOTH)
     for key, picture in zip(BOTH, pictures, strict=True):
         for side in "ab":

@@ -110,7 +110,7 @@ def test_overview_and_state_show_a_plateau(tmp_path):
 
 def test_pages_show_the_configuration_values_and_events(reader):
     text = reader.get(f"/overview/card/{KEY}").text
-    assert "-12</strong>" in text  # the latest rating, -12.5 Elo
+    assert "+5</strong>" in text  # the champion's rating, not that of the refused model
     assert "PROMOTION_REJECTED" in text
     text = reader.get(f"/configuration/{KEY}").text
     row = re.search(r"<th scope=\"row\">current_<wbr>model.*?</tr>", text, re.DOTALL)

@@ -1,5 +1,6 @@
 """A person plays in a real browser: Debian's chromium, driven by Playwright."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,10 @@ import pytest
 from browsing import PHONE, WIDE, is_live, page_of
 from dashboards import TOKEN, served
 from recorded_run import recording, write_journal
+
+from app.api.playing import Opinion
+from app.dashboard.jobs import PageJob
+from app.dashboard.playing import PlayedGame, PlayedGames
 
 AXE = (Path(__file__).parents[1] / "support" / "axe" / "axe.min.js").read_text(encoding="utf-8")
 KEY, HEARTS = "tic_tac_toe_2p", "hearts_4p"
@@ -105,6 +110,43 @@ def test_game_is_played_by_keyboard_alone(browser, url):
         assert len(page.query_selector_all("#play .spot")) == 7
         page.keyboard.press("Space")
         page.wait_for_function("() => document.querySelectorAll('.board .nought').length === 2")
+
+
+def test_picked_piece_stays_while_an_opinion_is_awaited(browser, url, monkeypatch):
+    """A piece that is picked while the page asks for the opinion is picked, whichever answer comes first."""
+    games: list[PlayedGame] = []
+    add = PlayedGames.add
+    monkeypatch.setattr(PlayedGames, "add", lambda self, game: games.append(game) or add(self, game))
+    with signed_in(browser, url) as page:
+        begin(page, "breakthrough6_2p", seat="0", seed="1")
+        games[0].opinion = PageJob("key", "think", {})
+        page.reload()
+        page.wait_for_selector("text=It thinks about your position")
+        held: dict[str, Any] = {}
+
+        def hold(route: Any) -> None:
+            what = "pick" if "?pick=" in route.request.url else "look"
+            if held.setdefault(what, route) is not route:
+                route.continue_()
+
+        page.route(re.compile(r"/games/play/[^/]+$"), hold)
+        for what, begins in (("look", lambda: None), ("pick", lambda: page.click("#play a.spot >> nth=0"))):
+            begins()
+            while what not in held:
+                page.wait_for_timeout(20)
+        for route in held.values():
+            route.continue_()
+            page.wait_for_timeout(300)
+        page.wait_for_selector("#play .picked")
+        for _ in range(2):
+            with page.expect_response(lambda answer: "?pick=" in answer.url):
+                pass
+            assert page.query_selector("#play .picked")
+        games[0].opinion.result = Opinion(player="random", value=0.25, top=((3, 1.0),)).model_dump(mode="json")
+        page.wait_for_selector("text=What it thinks of your position")
+        assert page.query_selector("#play .picked")
+        page.click("#play button.spot >> nth=0")
+        page.wait_for_selector("text=Pick a piece.")
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")], ids=["wide", "phone"])

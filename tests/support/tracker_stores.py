@@ -42,8 +42,13 @@ class FakeClient:
 
     def create_experiment(self, name: str, artifact_location: str | None = None) -> str:
         assert name not in self.store["experiments"]
-        self.store["experiments"][name] = SimpleNamespace(experiment_id="1", artifact_location=artifact_location)
+        self.store["experiments"][name] = SimpleNamespace(experiment_id="1", lifecycle_stage="active")
         return "1"
+
+    def delete_experiment(self, experiment_id: str) -> None:
+        for experiment in self.store["experiments"].values():
+            if experiment.experiment_id == experiment_id:
+                experiment.lifecycle_stage = "deleted"
 
     def search_runs(self, experiment_ids: Sequence[str], filter_string: str = "") -> list[Any]:
         assert experiment_ids == ["1"]
@@ -67,7 +72,8 @@ class FakeClient:
         for metric in metrics:
             _check_name(metric.key)
             data.metrics[metric.key] = metric.value
-            data.history.append(metric)
+            if metric not in data.history:  # as MLflow's databases
+                data.history.append(metric)
 
     def get_metric_history(self, run_id: str, key: str) -> list[Any]:
         return [metric for metric in self.store["runs"][run_id].data.history if metric.key == key]
@@ -146,7 +152,7 @@ def fake_wandb() -> dict[str, ModuleType]:
         return Run(Path(dir) / "wandb" / f"offline-run-{next(numbers)}-{id}", config)
 
     wandb = ModuleType("wandb")
-    wandb.init, wandb.Histogram = init, None
+    wandb.init, wandb.Histogram, wandb.Error = init, None, type("Error", (Exception,), {})
     return {"wandb": wandb}
 
 

@@ -8,8 +8,18 @@ from generated_run import generated, hasty, laptop
 
 from app.config import BadSettings, RunSettings
 from app.config.controllers import ControllerSettings
+from app.core import Name
 from app.dashboard.model import RunModel
-from app.events import EvaluationCompleted, PlateauDetected
+from app.events import (
+    EvaluationCompleted,
+    Event,
+    NodeQuarantined,
+    NodeReleased,
+    Payload,
+    PlateauDetected,
+    QualityScoreUpdated,
+    follow,
+)
 from app.replay.controller_reports import LISTED, ControllerReports
 
 EVENTS = tuple(generated(4000, seed=2))
@@ -78,6 +88,36 @@ def test_voided_decision_counts_for_nobody(folded):
         for found in (folded, reports)
     ]
     assert counts[1] == counts[0] - 1
+
+
+def test_quarantine_is_listed_where_its_games_were_wrong():
+    """So is its end, whatever brought that; the worker's next quarantine is about other games."""
+    reports, last = ControllerReports(), EVENTS[-1]
+    for event in EVENTS:
+        if not event.data.event_name.startswith("NODE_"):
+            reports.take(event)
+
+    def decide(number: int, data: Payload, cause: Event) -> None:
+        envelope = follow(data, cause.cause, by="FeedbackLoopController", index=number)
+        reports.take(Event(envelope, last.sequence + number, last.recorded_us + number, "feedback@laptop"))
+
+    def decided(key: str) -> list[str]:
+        (loop,) = (one for one in reports.reports((key,)) if one.name == "FeedbackLoopController")
+        names = [decision.event.data.event_name for decision in loop.decisions]
+        assert loop.counts["NODE_QUARANTINED"] == names.count("NODE_QUARANTINED")
+        return [name for name in names if name.startswith("NODE_")]
+
+    inspected = [event for event in EVENTS if isinstance(event.data, QualityScoreUpdated)]
+    *_, mine = (event for event in inspected if event.subject == KEY)
+    *_, others = (event for event in inspected if event.subject != KEY)
+    quarantined = NodeQuarantined(worker=Name("selfplay_worker@liar"), lasts_seconds=600.0, reason="wrong games")
+    decide(1, quarantined, mine)
+    decide(2, NodeReleased(worker=quarantined.worker, reason="good probes"), others)
+    decide(3, quarantined, others)
+    assert decided(KEY) == ["NODE_RELEASED", "NODE_QUARANTINED"]
+    assert decided(others.subject) == ["NODE_QUARANTINED"]
+    third = next(config.key for config in laptop().configs if config.key not in (KEY, others.subject))
+    assert decided(third) == []
 
 
 def test_stall_is_declared_only_where_its_bar_is_full():

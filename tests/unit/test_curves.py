@@ -129,7 +129,7 @@ def test_wandb_failure_costs_only_its_own_curves(tmp_path, monkeypatch, failure)
     def refuse(**_: object) -> None:
         raise failure
 
-    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=refuse))
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=refuse, Error=ConnectionError))
     before = set(threading.enumerate())
     curves = RunCurves(RunFolder(tmp_path), Deployment(wandb="offline"), "id")
     with capture_logs() as logs:

@@ -19,7 +19,7 @@ from selfplay_rig import CONFIG, put_model
 from starlette.testclient import TestClient
 
 from app.api.kept_games import KeptGame
-from app.api.playing import Opinion
+from app.api.playing import PERSON, Opinion
 from app.config import GAMES, RunFolder
 from app.core import ConfigKey
 from app.dashboard import playing
@@ -312,6 +312,25 @@ def test_no_page_of_a_game_has_inline_styles_or_scripts(client):
     for page in (address, "/games"):
         text = client.get(page, headers=BEARER).text
         assert not re.search(r" style=|<style|<script(?![^>]*src=)", text)
+
+
+def test_opinion_keeps_the_picked_piece_while_it_is_awaited(client, monkeypatch):
+    address = begun(client, "breakthrough6_2p", "random")
+    game = client.app.state.played.find(address.rpartition("/")[2])
+    game.spec = game.spec.replace(players=(PERSON, "a" * 64))  # a model, which can be asked
+
+    async def thinking(_, asked, seconds) -> None:
+        asked.opinion = PageJob("key", "think", {})
+
+    monkeypatch.setattr(playing.PlayedGames, "think", thinking)
+    (pick, *_) = re.findall(rf'hx-get="{address}(\?pick=[^"]+)"', client.get(address, headers=BEARER).text)
+    text = client.get(address + pick, headers=BEARER).text
+    (ask,) = re.findall(rf'action="({address}/think[^"]*)"', text)
+    for headers in (BEARER, BEARER | {"hx-request": "true"}):
+        text = client.post(ask, headers=headers).text
+        assert "is picked" in text
+        (poll,) = re.findall(r'hx-get="([^"]+)" hx-trigger="load delay', text)
+        assert "is picked" in client.get(poll, headers=BEARER).text
 
 
 def test_opinion_that_ends_while_a_page_is_made_is_not_missed(client, monkeypatch):

@@ -9,8 +9,18 @@ from msgspec.structs import replace
 
 from app.config import RunSettings
 from app.core import derive_id
-from app.events import EvaluationCompleted, Event, ModelPromoted, ModelRolledBack, TrainingBlockedByQuality, originate
+from app.events import (
+    AgentRating,
+    EloUpdated,
+    EvaluationCompleted,
+    Event,
+    ModelPromoted,
+    ModelRolledBack,
+    TrainingBlockedByQuality,
+    originate,
+)
 from app.replay.run_report import RunReport, RunReports
+from app.status.status import READS, Board
 
 EVENTS = tuple(generated(3000, seed=2))
 MIDDLE = 1500
@@ -87,6 +97,33 @@ def test_ratings_are_the_champions_before_and_at_the_end(after):
     before = ratings(events[:after])[-1] if after else first
     assert (config.elo_before, config.elo_before_stderr) == before
     assert (config.elo, config.elo_stderr) == ratings(events)[-1]
+
+
+def test_status_and_report_show_the_same_ratings():
+    """Also while a candidate was rated last, and once another evaluation has changed the champion's rating."""
+    board, reports, differ = Board(), RunReports(), 0
+    for event in (*EVENTS, rerated(EVENTS)):
+        reports.take(event)
+        if type(event.data) in READS:
+            board.feed((event,))
+        if event.sequence % 250 and event.sequence <= len(EVENTS):
+            continue
+        status = board.status(event.recordedtime, None, running=False)
+        shown = {config.key: (config.elo, config.elo_stderr) for config in reports.report(status).configs}
+        assert {config.key: (config.elo, config.elo_stderr) for config in status.configs} == shown
+        differ += sum(board.configs[key].elo != elo for key, (elo, _) in shown.items())
+    assert differ > 0
+    assert shown[KEY] == (77.0, 7.0)
+
+
+def rerated(events: tuple[Event, ...]) -> Event:
+    """Return the event that changes the rating of the model that is current after other events."""
+    last, promoted = events[-1], [one.data for one in events if one.subject == KEY and isinstance(one.data, CHANGES)]
+    ratings = (AgentRating(agent=promoted[-1].model, elo=77.0, elo_stderr=7.0, games=100, bound=None),)
+    envelope = originate(
+        EloUpdated(ratings=ratings), event_id=derive_id("r", "r", 0), time=last.recordedtime, subject=KEY
+    )
+    return Event(envelope, last.sequence + 1, last.recorded_us, "evaluation@laptop")
 
 
 def test_operators_decision_is_counted_as_an_operators():

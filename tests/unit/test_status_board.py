@@ -86,7 +86,7 @@ STARTED = DaemonStarted(daemon="training", node="laptop", pid=8, version="0.1.0"
 def test_a_configuration_is_known_by_its_events() -> None:
     config = config_of(recording())
     assert (config.games, config.rows, config.step, config.loops) == (600, 9000, 1, 1)
-    assert (config.elo, config.elo_stderr, config.model) == (-12.5, 20.0, OLD)
+    assert (config.elo, config.elo_stderr, config.model) == (5.0, 20.0, OLD), "the champion's, not the refused model's"
     assert (config.promotions, config.rejections) == (0, 1), "the first model was not trained"
     assert config.win_rate_random is not None
     assert (config.win_rate_random.mean, config.win_rate_random.n) == (0.45, 200)
@@ -310,7 +310,7 @@ def test_the_views_say_it(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(width=200)
     console.print(status_table(status_of(run)), daemons_table(status_of(run)), daemons_text(status_of(run)))
     shown = capsys.readouterr().out
-    for part in (KEY, "600", "12", "-12 ± 20", "45.0% [38.3%, 51.9%] n=200", "0/1", "PROMOTION_REJECTED", "no [room]"):
+    for part in (KEY, "600", "12", "+5 ± 20", "45.0% [38.3%, 51.9%] n=200", "0/1", "PROMOTION_REJECTED", "no [room]"):
         assert part in shown
 
 

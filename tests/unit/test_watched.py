@@ -23,6 +23,7 @@ from app.events.envelope import EPOCH
 from app.status.watched import amount, bar, watched_text
 
 NOW, SOON = EPOCH + timedelta(days=1), "decides in about 3 min"
+HALF = "[#####.....] gain: 1 (boost once it rises to 2"
 
 
 def watched(driven: Driven) -> dict[tuple[str, str], Watched]:
@@ -56,16 +57,22 @@ def test_progress_is_how_near_the_rule_is_to_acting(value, threshold, acts, prog
 @pytest.mark.parametrize(
     ("shown", "text"),
     [
-        (rule(12_345, 8192, "above", "rows"), "[##########] gain: 12,345 rows (boost at ≥ 8,192 rows)"),
-        (rule(0.35, 0.7, "above", "%"), "[#####.....] gain: 35% (boost at ≥ 70%)"),
-        (rule(None, 30, "below", "Elo"), "[----------] gain: - (boost at ≤ +30.0 Elo)"),
-        (rule(1, 2, "above", setting="a.b", waits="1 game"), "[#####.....] gain: 1 (boost at ≥ 2, a.b); 1 game"),
-        (rule(1, 2, "above", until=NOW + timedelta(minutes=3)), "[#####.....] gain: 1 (boost at ≥ 2); " + SOON),
+        (rule(12_345, 8192, "above", "rows"), "[##########] gain: 12,345 rows (boost once it rises to 8,192 rows)"),
+        (rule(0.35, 0.7, "above", "%"), "[#####.....] gain: 35% (boost once it rises to 70%)"),
+        (rule(None, 30, "below", "Elo"), "[----------] gain: - (boost once it falls to +30.0 Elo)"),
+        (
+            rule(1, 2, "above", setting="a.b", waits="1 game"),
+            f"{HALF}, a.b); 1 game",
+        ),
+        (
+            rule(1, 2, "above", until=NOW + timedelta(minutes=3)),
+            f"{HALF}); {SOON}",
+        ),
         (
             rule(1, 2, "above", waits="w", until=NOW + timedelta(minutes=3)),
-            f"[#####.....] gain: 1 (boost at ≥ 2); w, {SOON}",
+            f"{HALF}); w, {SOON}",
         ),
-        (rule(1, 2, "above", until=NOW - timedelta(minutes=3)), "[#####.....] gain: 1 (boost at ≥ 2)"),
+        (rule(1, 2, "above", until=NOW - timedelta(minutes=3)), f"{HALF})"),
     ],
 )
 def test_text_names_value_threshold_effect_and_setting(shown, text):

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from app.dashboard.curves import ConfigCurves
 from app.dashboard.feed import Feed
 from app.dashboard.layout import Page, feed_of, render
 from app.status.status import ConfigStatus
@@ -71,10 +72,7 @@ def part(request: Request) -> Response:
 def ratings(request: Request) -> Response:
     """Return a configuration's rating curve; an empty response if the query's ``have`` names its present tag."""
     with feed_of(request).reading() as model:
-        if (curves := model.curves.get(request.path_params["key"])) is None:
-            return JSONResponse(
-                {"x": [], "step": [], "elo": [], "low": [], "high": [], "marks": [], "bands": [], "tag": ""}
-            )
+        curves = model.curves.get(request.path_params["key"]) or ConfigCurves()
         tag = f"{len(curves.elo.times)} {curves.marks.last}"
         if request.query_params.get("have") == tag:
             return Response(status_code=204)

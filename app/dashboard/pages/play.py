@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from app.api.playing import PERSON, PlaySpec, check_playable
 from app.core import BadUsage, FlyballError, derive_seed
+from app.dashboard.boards.spots import SpotPath
 from app.dashboard.layout import feed_of, render, whole_number
 from app.dashboard.pages.games import GameRequest, check_player, games_page, pinned, validated
 from app.dashboard.play_view import play_view
@@ -72,8 +73,18 @@ async def act(request: Request) -> Response:
     except FlyballError as error:
         return await _shown(request, game, str(error))
     if "hx-request" not in request.headers:
-        return RedirectResponse(f"/games/play/{game.id}", status_code=303)
+        return RedirectResponse(f"/games/play/{game.id}{_query(_picked(request))}", status_code=303)
     return await _shown(request, game)
+
+
+def _picked(request: Request) -> SpotPath:
+    """Return the spots that a request names as picked for the next move."""
+    return tuple(part for part in request.query_params.get("pick", "")[:MOST_LETTERS].split(",") if part)
+
+
+def _query(picked: SpotPath) -> str:
+    """Return the end of an address that keeps spots picked."""
+    return f"?pick={quote(','.join(picked))}" if picked else ""
 
 
 def _number(fields: dict[str, str], name: str) -> int:
@@ -111,13 +122,13 @@ def _new_game(request: Request, asked: GameRequest) -> PlayedGame:
 async def _shown(request: Request, game: PlayedGame, problem: str = "") -> Response:
     """Show a game, with what went wrong with the request."""
     await _games(request).settle(game, ANSWER_SECONDS)
-    picked = tuple(part for part in request.query_params.get("pick", "")[:MOST_LETTERS].split(",") if part)
+    picked = _picked(request)
 
     def shown() -> Response:
         thinking = game.opinion is not None and not game.opinion.over  # before the opinion, which may come meanwhile
         opinion = None if thinking else game.shown_opinion()
         values: dict[str, Any] = {"game": game, "opinion": opinion, "thinking": thinking}
-        values["after"] = len(game.session.actions)
+        values |= {"after": len(game.session.actions), "picks": _query(picked)}
         view = play_view(game, picked, opinion)
         return _answer(request, problem=problem, view=view, status_code=409 if problem else 200, **values)
 

@@ -15,7 +15,7 @@ from app.api.selection import before_since
 from app.core import FlyballError
 from app.dashboard.jobs import may_begin
 from app.dashboard.layout import HERE, feed_of, render, templates
-from app.dashboard.overlaid import overlaid
+from app.dashboard.overlaid import PICTURE, overlaid
 from app.replay.run_comparison import ComparedRun, RunComparison, compare, side_by_side
 from app.replay.run_report import RunReport, read_report
 
@@ -86,7 +86,8 @@ def _file(tables: str, title: str, **values: Any) -> str:
 
 
 def _shown(made: RunComparison) -> dict[str, Any]:
-    return {"compared": made, "rows": tuple(side_by_side(made.a.report, made.b.report)), "charts": overlaid(made)}
+    rows = tuple(side_by_side(made.a.report, made.b.report))
+    return {"compared": made, "rows": rows, "charts": overlaid(made), "picture": PICTURE}
 
 
 ROUTES = (Route("/report", report), Route("/report/comparison", comparison))

@@ -63,7 +63,7 @@
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false } },
       legend: { show: false },
-      scales: { x: { range: (plot) => span(plot, 60, charts.get(element)?.data) }, y: { range: (_, low, high) => (low === null ? [0, 1] : [low - 12, high + 12]) } },
+      scales: { x: { range: (plot) => span(plot, 60, charts.get(element)?.data) }, y: { range: () => { const [low, high] = (charts.get(element)?.data ?? found).axis; return [low - 12, high + 12]; } } },
       series: [{}, { stroke: "transparent", points: { show: false } }, { stroke: "transparent", points: { show: false } },
         { stroke: accent, width: 1.6, points: { show: found.x.length < 3, size: 5, fill: accent } }],
       bands: [{ series: [2, 1], fill: band }],

@@ -74,6 +74,15 @@
     return nearest;
   }
 
+  // The page's own look at the game ends when the person acts: its answer would take back what the person picked.
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (event.target.closest("#play") && event.target.id !== "play-look") document.getElementById("play-look")?.remove();
+  });
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const { elt } = event.detail.requestConfig;
+    if (elt.id === "play-look" && !elt.isConnected) event.detail.shouldSwap = false;
+  });
+
   document.addEventListener("keydown", (event) => {
     const spot = event.target.closest("#play .spot");
     if (!spot || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
