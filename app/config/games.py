@@ -1,8 +1,7 @@
 """The built-in configurations; a new configuration is an entry in ``GAMES``.
 
 The games of a request give between 2,000 and 10,000 rows: enough to fill the batches of self-play, few enough that the
-model that plays them is still fresh. Searches fill larger batches, and their rows stay worth learning from: a request's
-games give about the rows of a training.
+model that plays them is still fresh.
 """
 
 from typing import Any
@@ -116,29 +115,29 @@ GAMES: dict[ConfigKey, GameConfig] = {
         _searched(
             "connect_four_2p",
             "connect_four",
-            games=1024,
+            games=512,
             openings=12,
             builtins=_WITH_HEURISTIC,
             # For PPO; with less entropy, games soon end after a dozen moves, and training stops improving.
             ppo=PpoCoefficients(gae_lambda=0.9, batch_size=512, entropy_coef=0.06, entropy_coef_end=0.03),
         ),
         _searched(
-            "breakthrough6_2p", "breakthrough(rows=6,columns=6)", games=512, openings=8, builtins=_WITH_HEURISTIC
+            "breakthrough6_2p", "breakthrough(rows=6,columns=6)", games=128, openings=8, builtins=_WITH_HEURISTIC
         ),
-        _searched("hex7_2p", "hex(board_size=7)", games=512, openings=8),
-        _searched("go7_2p", "go(board_size=7)", games=256, openings=8),
-        _searched("othello_2p", "othello", games=256, openings=12),
+        _searched("hex7_2p", "hex(board_size=7)", games=128, openings=8),
+        _searched("go7_2p", "go(board_size=7)", games=128, openings=8),
+        _searched("othello_2p", "othello", games=64, openings=12),
         _searched(
             "ultimate_tic_tac_toe_2p",
             "ultimate_tic_tac_toe",
-            games=256,
+            games=64,
             openings=12,
             network=NetworkSettings(hidden=(256, 256), residual=2),  # its boards are too small for windows
         ),
         _searched(
             "clobber_2p",
             "clobber(rows=5,columns=6)",
-            games=512,
+            games=128,
             openings=6,
             ppo=PpoCoefficients(entropy_coef=0.01, gae_lambda=0.5),
         ),

@@ -1,12 +1,12 @@
 """Fast inference for play: no gradients, outputs independent of the batch.
 
 Libraries choose the order of sums by the size of the batch. So all networks run a constant number of rows at a time,
-except dense layers: in float32 they run any number, in bfloat16 also larger ones that are seen to give the same sums. A
-position's outputs then depend on no other position, as long as no layer mixes rows.
+except dense layers: any number in float32, and in bfloat16 also larger numbers for which ``same_sums`` finds the same
+order. A position's outputs then depend on no other position, as long as no layer mixes rows.
 """
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from math import prod
 
@@ -27,7 +27,7 @@ from app.learning.tower import Block, Tower, at_places
 ALIGNED = 32  # inputs are padded to a multiple; in bfloat16, another number takes up to twice as long
 GPU_CHUNK = 1024  # rows of a pass; on a GPU, small passes take as long as large ones
 CHUNK: Mapping[Precision, int] = {"auto": 64, "float32": 64, "bfloat16": 256}  # on a CPU; units idle in smaller passes
-LARGER = (1024, 768, 512)  # rows of passes; on processors with AMX they take half the time a row
+LARGER = (1024, 768, 512)  # rows of larger passes; on processors with AMX, a row takes half the time in them
 
 
 class NoLegalAction(FlyballError):
@@ -116,10 +116,7 @@ class Policy:
 
 
 class _Dense:
-    """A network of dense layers as tensors; both heads are computed as one layer.
-
-    ``passes`` are the numbers of rows of a pass that give the same outputs, the largest first.
-    """
+    """A network of dense layers as tensors; both heads are computed as one layer."""
 
     def __init__(self, network: ActorCritic, shape: NetworkShape, rows: int) -> None:
         self._scale = shape.scale
@@ -142,9 +139,13 @@ class _Dense:
             for block in blocks
         ]
         self._heads = fast(torch.cat([weight for weight, _ in heads]), torch.cat([bias for _, bias in heads]))
-        sizes = {tuple(weight.shape) for weight, _ in (*hidden, *chain.from_iterable(self._blocks), self._heads)}
-        larger = [more for more in LARGER if more > rows and not self.any_rows]
-        self.passes = (*(more for more in larger if all(same_sums(*size, more, rows) for size in sizes)), rows)
+        self._rows, layers = rows, (*hidden, *chain.from_iterable(self._blocks), self._heads)
+        self._sizes = frozenset((weight.shape[0], weight.shape[1]) for weight, _ in layers)
+
+    @property
+    def passes(self) -> tuple[int, ...]:
+        """Numbers of rows of a pass that give the same outputs, the largest first."""
+        return (self._rows,) if self.any_rows else _passes(self._sizes, self._rows, torch.get_num_threads())
 
     def __call__(self, obs: Tensor) -> Tensor:
         """Return the outputs [N, A + 1] of observations [N, ``inputs``]."""
@@ -154,6 +155,16 @@ class _Dense:
         for first, second in self._blocks:
             features = linear(linear(features, *first, relu=True), *second, shortcut=features)
         return linear(features, *self._heads)
+
+
+@cache
+def _passes(sizes: frozenset[tuple[int, int]], rows: int, threads: int) -> tuple[int, ...]:  # noqa: ARG001
+    """Return the numbers of rows, the largest first, for which layers of ``sizes`` sum as for ``rows``.
+
+    Sizes are [outputs, inputs]. Libraries divide sums among ``threads``, so each number of threads has its own result.
+    """
+    larger = [more for more in LARGER if more > rows]
+    return (*(more for more in larger if all(same_sums(*size, more, rows) for size in sizes)), rows)
 
 
 class _Tower:

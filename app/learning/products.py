@@ -8,7 +8,6 @@ layers by the same operations. The operations are private to PyTorch; where they
 compute the layers.
 """
 
-from functools import cache
 from typing import Any
 
 import torch
@@ -111,13 +110,16 @@ def packed(weight: Tensor, rows: int) -> Tensor:
     return _PACK(weight, rows) if _ONEDNN and _PACK and _is_fast(weight) else weight
 
 
-@cache
 def same_sums(outputs: int, inputs: int, rows: int, usual: int) -> bool:
-    """Return whether a layer in bfloat16 sums in one order for ``rows`` rows and for ``usual`` rows at a time.
+    """Return whether a layer in bfloat16 adds up in the same order for ``rows`` rows as for ``usual`` rows at a time.
 
-    It depends on the layer's size and on the processor. The second half of each sum undoes the first, so that only the
-    errors of rounding are left, and these depend on the order.
+    The order depends on the layer's size, the processor and the number of threads. This compares one random batch.
+    Without AVX-512 the products are too slow to be worth a comparison, and the result is False.
     """
+    if not _AVX512:
+        return False
+    # The second half of each sum undoes the first, so that only rounding errors are left. They depend on the order, and
+    # rounding to bfloat16 does not hide them, as it would in sums of ordinary size.
     drawn = torch.randn(max(rows, outputs), inputs // 2, generator=torch.Generator().manual_seed(0)).bfloat16()
     features, weight = (functional.pad(torch.cat((drawn, half), 1), (0, inputs % 2)) for half in (-drawn, drawn))
     layer = packed(weight[:outputs], usual), torch.zeros(outputs).bfloat16()

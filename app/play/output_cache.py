@@ -1,8 +1,8 @@
-"""A cache of a network's outputs, because searches meet most positions more than once.
+"""A cache of a network's outputs, because the positions of searches repeat.
 
 A move's search looks again at much of what the search before it saw below the move that was played. Outputs depend on
-nothing but the observation (see ``app.learning.inference``), so a cache changes no result. Where few positions come
-again, as in hex, it would cost more than it saves; so it gives up when a trial shows that.
+nothing but the observation (see ``app.learning.inference``), so a cache changes no result. Where few positions repeat,
+as in hex, it would cost more than it saves; so it gives up when a trial shows that.
 """
 
 from typing import NamedTuple, Protocol
@@ -18,7 +18,7 @@ CACHE_BYTES = 1 << 25
 """Size of the outputs kept: those of the last few moves of a thousand games, where few moves are possible."""
 
 TRIAL, WORTH = 1 << 16, 0.12
-"""The cache goes on after this number of positions only if at least this share of them was known."""
+"""After this number of positions the cache is kept only if at least this share of them had been seen before."""
 
 Keys = NDArray[np.uint64]
 
@@ -39,31 +39,33 @@ class Entries(NamedTuple):
 
 
 class OutputCache:
-    """Remembers a network's outputs; a newer position takes the place of an older one.
+    """Keeps a network's outputs; a newer position takes the place of an older one.
 
-    Positions are told apart by 64-bit keys, so two of a million share one with a probability below 1e-7.
+    A position is its 64-bit key, so two of a million are confused with a probability below 1e-7.
     """
 
     def __init__(self, network: PositionNetwork) -> None:
         self._network = network
-        self._entries: Entries | None = None  # until their size is known
-        self._asked = self._known = 0  # number of positions so far, and of those that were known
+        self._entries: Entries | None = None  # until their size is known, and after giving up
+        self._lookups = self._hits = 0  # number of positions so far, and of those that had been seen before
+        self._in_use = True
 
     def outputs(self, obs: Observations) -> Floats:
         """See ``PositionNetwork.outputs``."""
-        if self._asked >= TRIAL and self._known < WORTH * self._asked:
-            return self._network.outputs(obs)
         rows = np.ascontiguousarray(obs).view(np.uint8)
-        if self._entries is None:
+        if self._entries is None or rows.shape[1] != len(self._entries.factors):
             outputs = self._network.outputs(obs)
-            self._entries = _empty(rows.shape[1], outputs.shape[1])
+            if self._in_use:
+                self._entries = _empty(rows.shape[1], outputs.shape[1])
             return outputs
         outputs = np.empty((len(rows), self._entries.outputs.shape[1]), dtype=np.float32)
-        keys, unknown = _recall(self._entries, rows, outputs)
-        if len(unknown):
-            outputs[unknown] = found = self._network.outputs(obs[unknown])
-            _remember(self._entries, keys[unknown], found)
-        self._asked, self._known = self._asked + len(rows), self._known + len(rows) - len(unknown)
+        keys, misses = _recall(self._entries, rows, outputs)
+        if len(misses):
+            outputs[misses] = computed = self._network.outputs(obs[misses])
+            _remember(self._entries, keys[misses], computed)
+        self._lookups, self._hits = self._lookups + len(rows), self._hits + len(rows) - len(misses)
+        if self._lookups >= TRIAL and self._hits < WORTH * self._lookups:
+            self._entries, self._in_use = None, False
         return outputs
 
 
@@ -79,12 +81,12 @@ def _empty(size: int, columns: int) -> Entries:
 
 @kernel
 def _recall(entries: Entries, rows: NDArray[np.uint8], outputs: Floats) -> tuple[Keys, Indices]:
-    """Fill ``outputs`` [K, C] of the known ones of K observations' bytes [K, D].
+    """Fill the rows of ``outputs`` [K, C] whose observations, as bytes [K, D], have entries.
 
-    Return the keys [K] of all observations, and the indices of those that are unknown. A key is the sum of the bytes
+    Return the keys [K] of all observations, and the indices of those without an entry. A key is the sum of the bytes
     times ``factors``, modulo 2^64.
     """
-    keys, unknown, count = np.empty(len(rows), dtype=np.uint64), np.empty(len(rows), dtype=np.int64), 0
+    keys, misses, count = np.empty(len(rows), dtype=np.uint64), np.empty(len(rows), dtype=np.int64), 0
     for k in range(len(rows)):
         key = np.uint64(1)  # so that zeros alone are not taken for an empty entry
         for i in range(len(entries.factors)):
@@ -94,14 +96,14 @@ def _recall(entries: Entries, rows: NDArray[np.uint8], outputs: Floats) -> tuple
         if entries.keys[entry] == key:
             outputs[k] = entries.outputs[entry]
         else:
-            unknown[count] = k
+            misses[count] = k
             count += 1
-    return keys, unknown[:count]
+    return keys, misses[:count]
 
 
 @kernel
-def _remember(entries: Entries, keys: Keys, found: Floats) -> None:
-    """Keep the outputs found [K, C] for positions with ``keys`` [K]."""
+def _remember(entries: Entries, keys: Keys, outputs: Floats) -> None:
+    """Keep the outputs [K, C] of positions with ``keys`` [K]."""
     for k in range(len(keys)):
         entry = keys[k] % np.uint64(len(entries.keys))
-        entries.keys[entry], entries.outputs[entry] = keys[k], found[k]
+        entries.keys[entry], entries.outputs[entry] = keys[k], outputs[k]

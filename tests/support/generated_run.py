@@ -69,15 +69,10 @@ Asked = EvaluationRequested | MatchesRequested
 Fact = tuple[float, str, Payload]
 """Seconds from now, the producer, and its payload."""
 
-SMALL_REQUEST = 256  # games
-
 
 def laptop(**changes: Any) -> RunSettings:
-    """Return the laptop's settings with some changes. Requests are small, so that a run has many of them."""
-    configs = [GAMES[key].model_dump() for key in LAPTOP]
-    for config in configs:
-        config["selfplay"]["games_per_request"] = min(config["selfplay"]["games_per_request"], SMALL_REQUEST)
-    return RunSettings.model_validate({"configs": configs} | changes)
+    """Return the laptop's settings with some changes."""
+    return RunSettings.model_validate({"configs": [GAMES[key].model_dump() for key in LAPTOP]} | changes)
 
 
 def cluster(nodes: int = 36) -> RunSettings:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from app.config import NetworkSettings
+from app.config import Compute, NetworkSettings
 from app.core import NetworkShape
 from app.learning.inference import Policy
 from app.learning.network import init_policy
@@ -79,6 +79,22 @@ def test_layers_with_the_same_sums_have_equal_outputs(outputs: int, inputs: int)
             assert equal or not same_sums(outputs, inputs, rows, 256)
 
 
+@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() != "AVX512", reason="larger passes need AVX-512")
+def test_large_batches_of_a_narrow_network_take_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape, rows = NetworkShape(20, 5), list[int]()
+    settings = NetworkSettings(hidden=(16,))
+    policy = Policy(settings, shape, init_policy(settings, shape, seed=1), Compute(precision="bfloat16"))
+    assert all(same_sums(*size, 1024, 256) for size in ((16, 32), (6, 16)))  # too short to be divided
+
+    def counting(features: torch.Tensor, *layer: torch.Tensor, **more: bool) -> torch.Tensor:
+        rows.append(len(features))
+        return linear(features, *layer, **more)
+
+    monkeypatch.setattr("app.learning.inference.linear", counting)
+    policy.outputs(np.ones((1790, 20), dtype=np.uint8))
+    assert rows == [1024, 1024, 768, 768]
+
+
 def test_order_of_sums_is_seen_where_it_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     def halves_if_large(features: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, **_: object) -> torch.Tensor:
         parts = [features] if len(features) <= 256 else features.split(48, dim=1)
@@ -88,5 +104,6 @@ def test_order_of_sums_is_seen_where_it_differs(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("app.learning.products.packed", lambda weight, _rows: weight)
     monkeypatch.setattr("app.learning.products.linear", halves_if_large)
-    assert not same_sums.__wrapped__(8, 256, 512, 256)
-    assert same_sums.__wrapped__(8, 256, 256, 128)
+    monkeypatch.setattr("app.learning.products._AVX512", True)
+    assert not same_sums(8, 256, 512, 256)
+    assert same_sums(8, 256, 256, 128)

@@ -56,3 +56,26 @@ def test_observation_of_zeros_is_unknown_at_first() -> None:
     seen = network.rows
     assert not cache.outputs(np.zeros((1, FEATURES), dtype=np.uint8)).any()
     assert network.rows == seen + 1
+
+
+@pytest.mark.parametrize(("repeated", "kept"), [(0.05, False), (0.5, True)])
+def test_cache_gives_up_where_few_positions_repeat(
+    monkeypatch: pytest.MonkeyPatch, repeated: float, kept: bool
+) -> None:
+    monkeypatch.setattr(output_cache, "TRIAL", 1000)
+    network, rng = CountingNetwork(), np.random.default_rng(0)
+    cache = OutputCache(network)
+    cache.outputs(np.zeros((1, FEATURES), dtype=np.float32))
+    again = np.ones((round(1000 * repeated), FEATURES), dtype=np.float32)
+    cache.outputs(again[:1])
+    cache.outputs(np.concatenate((again, rng.random((1000 - len(again), FEATURES), dtype=np.float32))))
+    seen = network.rows
+    cache.outputs(again)
+    assert network.rows == seen + (0 if kept else len(again))
+
+
+def test_other_kind_of_numbers_is_not_confused() -> None:
+    network = CountingNetwork()
+    cache, obs = OutputCache(network), np.arange(2 * FEATURES).reshape(2, FEATURES)
+    for kind in (np.uint8, np.float32, np.uint8):
+        assert np.array_equal(cache.outputs(obs.astype(kind)), network.outputs(obs))
