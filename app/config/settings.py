@@ -236,7 +236,13 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 10.0
 class SelfplaySettings(FrozenModel):
     """Self-play of a configuration."""
 
-    games_per_request: int = Field(256, ge=1, le=1_000_000, description="games that a worker is asked for at once")
+    games_per_request: int = Field(
+        256,
+        ge=1,
+        le=1_000_000,
+        description="games that a worker is asked for at once; by searches on a single machine at least so many, and "
+        "up to 1,024 if a training lacks them",
+    )
     temperature: float = Field(
         1.0, ge=MIN_TEMPERATURE, le=MAX_TEMPERATURE, description="divides the logits before sampling"
     )

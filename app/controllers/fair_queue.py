@@ -15,9 +15,10 @@ gets its share of one worker by the clock.
 
 from collections import Counter
 from collections.abc import Mapping
+from math import ceil
 from typing import Literal, Self
 
-from app.config import RunSettings
+from app.config import SEARCH_BACKEND, RunSettings
 from app.config.feedback import FeedbackSettings, SchedulerSettings
 from app.controllers.needs import late_champions, most_rows, rows_needed
 from app.controllers.state import FeedbackState, States, state_of
@@ -30,6 +31,12 @@ CREDIT_TURNS = 2
 
 MOST_REQUESTS = 1000
 """Most requests of a configuration under way, because a shard may say that games bring hardly any rows."""
+
+LARGEST_REQUEST = 1024
+"""Most games that are merged into one request: as many as are searched at once (``app.play.search.TREES``)."""
+
+MARGIN = 1.05
+"""Rows of a merged request / rows lacking, because games vary in length and a few rows short cost another request."""
 
 MOST_LEASES = 2
 """Cap, in leases, on a request's measured duration and on the time between two requests."""
@@ -51,6 +58,7 @@ class OutstandingRequest(Row, frozen=True):
         probe: its worker is in quarantine, and its rows do not count.
         ended_us: when it was played, or failed; ``None``: it occupies its worker.
         failed: it failed, and the next tick gives it up.
+        games: its number of games; ``None``: the request was made before this was recorded, of the configured size.
     """
 
     request: EventId
@@ -60,6 +68,7 @@ class OutstandingRequest(Row, frozen=True):
     ended_us: int | None = None
     failed: bool = False
     model: ModelHash | None = None
+    games: int | None = None
 
     @property
     def ended(self) -> bool:
@@ -225,13 +234,34 @@ def wants(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: i
     out = sum([not request.probe for request in row.out])
     if needed is None or (out and row.rows_per_game is None):
         return None if out else wanted
-    fresh = sum([shard.rows for shard in row.shards])
+    fresh, promised = _rows_coming(row, settings, state.config_key)
     limits = settings.feedback
     overdue_us = (limits.trigger.cooldown_seconds + limits.scheduler.lease_seconds) * SECOND_US
     if wanted == "lacking" and fresh >= needed and now_us - row.good_us > overdue_us:
         fresh = 0  # the trigger lacks these rows, or it would have trained: perhaps their request was voided
-    promised = out * settings.config(state.config_key).selfplay.games_per_request * (row.rows_per_game or 0.0)
     return wanted if min(fresh, needed) + promised < needed else None
+
+
+def request_games(row: ConfigRow, workers: Mapping[str, WorkerRow], state: FeedbackState, settings: RunSettings) -> int:
+    """Return the number of games of a configuration's next request.
+
+    Usually it is the configured one. A single machine that searches is asked for all rows that a training lacks,
+    because searches of many games at once take less time a game. Several machines share the rows instead.
+    """
+    config = settings.config(state.config_key)
+    usual, needed = config.selfplay.games_per_request, rows_needed(state, settings)
+    alone = sum([worker.job_slots(1) > 0 for worker in workers.values()]) <= 1
+    if config.backend != SEARCH_BACKEND or not alone or state.training_block or needed is None or not row.rows_per_game:
+        return usual
+    lacking = needed - sum(_rows_coming(row, settings, state.config_key))
+    return max(usual, min(LARGEST_REQUEST, ceil(MARGIN * lacking / row.rows_per_game)))
+
+
+def _rows_coming(row: ConfigRow, settings: RunSettings, key: ConfigKey) -> tuple[int, float]:
+    """Return the rows that wait for a training, and the rows expected of requests under way, without probes."""
+    usual = settings.config(key).selfplay.games_per_request
+    games = sum([request.games or usual for request in row.out if not request.probe])
+    return sum([shard.rows for shard in row.shards]), games * (row.rows_per_game or 0.0)
 
 
 def _due_us(row: ConfigRow, rate: float, limits: SchedulerSettings, *, training: bool) -> int:

@@ -1,7 +1,7 @@
 """Rows that a configuration's training needs: their number and quality.
 
-More games per iteration mean more requests, not longer ones, because more workers then play in parallel, and less is
-lost when a worker fails or the model is replaced (measured, ADR-020).
+Where several machines play, more games per iteration mean more requests, not longer ones, because more workers then
+play in parallel, and less is lost when a worker fails or the model is replaced (measured, ADR-020).
 """
 
 from math import ceil

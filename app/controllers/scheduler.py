@@ -21,6 +21,7 @@ from app.controllers.fair_queue import (
     gap_seconds,
     next_turn,
     priority,
+    request_games,
     turn_seconds,
 )
 from app.controllers.needs import is_fresh, is_usable, late_champions, latest_shards, most_rows
@@ -179,7 +180,8 @@ class Allocation:
     def _request(self, key: ConfigKey, name: str, start: float) -> None:
         """Request a configuration's games from a worker; ``start`` is the turn's virtual time."""
         row, worker, config = self.configs[key], self.workers[name], self.settings.config(key)
-        state, games, probe = state_of(self.states, key), config.selfplay.games_per_request, worker.quarantined
+        state, probe = state_of(self.states, key), worker.quarantined
+        games = config.selfplay.games_per_request if probe else request_games(row, self.workers, state, self.settings)
         model = state.lineage.playing
         assert model is not None  # a configuration without a model does not wait
         request_id = derive_id(NAME, self.event.id, len(self.emissions))
@@ -198,7 +200,9 @@ class Allocation:
         if met.draws:
             sampled = OpponentSampled(request_id=request_id, model=model, opponents=met.draws)
             self.emissions.append(Emission(sampled, key, row.cause))
-        outstanding = OutstandingRequest(request=request_id, worker=name, at_us=self.now_us, probe=probe, model=model)
+        outstanding = OutstandingRequest(
+            request=request_id, worker=name, at_us=self.now_us, probe=probe, model=model, games=games
+        )
         self.configs[key] = row.replace(
             out=(*row.out, outstanding),
             requests=row.requests + 1,

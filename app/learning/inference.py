@@ -1,11 +1,13 @@
 """Fast inference for play: no gradients, outputs independent of the batch.
 
 Libraries choose the order of sums by the size of the batch. So all networks run a constant number of rows at a time,
-except dense layers in float32. A position's outputs then depend on no other position, as long as no layer mixes rows.
+except dense layers: any number in float32, and in bfloat16 also larger numbers for which ``same_sums`` finds the same
+order. A position's outputs then depend on no other position, as long as no layer mixes rows.
 """
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
+from itertools import chain
 from math import prod
 
 import numpy as np
@@ -19,12 +21,13 @@ from app.core import FlyballError, NetworkShape
 from app.learning.dense import ActorCritic, DenseBlock, DenseLayer
 from app.learning.devices import arithmetic, resolve, to_device
 from app.learning.network import Parameters, load_network, masked_log_probs, scaled
-from app.learning.products import Convolution, OneDnnLinear, linear, packed, padded
+from app.learning.products import Convolution, OneDnnLinear, linear, packed, padded, same_sums
 from app.learning.tower import Block, Tower, at_places
 
 ALIGNED = 32  # inputs are padded to a multiple; in bfloat16, another number takes up to twice as long
 GPU_CHUNK = 1024  # rows of a pass; on a GPU, small passes take as long as large ones
 CHUNK: Mapping[Precision, int] = {"auto": 64, "float32": 64, "bfloat16": 256}  # on a CPU; units idle in smaller passes
+LARGER = (1024, 768, 512)  # rows of larger passes; on processors with AMX, a row takes half the time in them
 
 
 class NoLegalAction(FlyballError):
@@ -48,13 +51,13 @@ class Policy:
             for parameter in network.parameters():
                 parameter.data = parameter.data.bfloat16()
         self._network = network
-        self._chunk = CHUNK[compute.precision] if self._device.type == "cpu" else GPU_CHUNK
+        chunk = CHUNK[compute.precision] if self._device.type == "cpu" else GPU_CHUNK
         if isinstance(network, ActorCritic):
-            self._run: _Dense | _Tower | _Module = _Dense(network, shape, self._chunk)
+            self._run: _Dense | _Tower | _Module = _Dense(network, shape, chunk)
         elif isinstance(network, Tower):
-            self._run = _Tower(network, shape, self._chunk)
+            self._run = _Tower(network, shape, chunk)
         else:
-            self._run = _Module(network, shape.features, compute.precision)
+            self._run = _Module(network, shape.features, chunk, compute.precision)
 
     def forward(
         self, obs: NDArray[np.generic], mask: NDArray[np.bool_], temperature: float = 1.0
@@ -92,15 +95,19 @@ class Policy:
 
     def _forward(self, obs: NDArray[np.generic]) -> Tensor:
         """Return the outputs [N, A + 1], float32, of observations [N, D]."""
-        rows, chunk, run = self._tensor(obs), self._chunk, self._run
+        rows, run = self._tensor(obs), self._run
         if run.any_rows:
             return run(padded(rows))[: len(rows)]
-        outputs = torch.empty(len(rows), self.actions + 1, device=self._device)
-        for begin in range(0, len(rows), chunk):
-            part = rows[begin : begin + chunk]
-            full = torch.zeros(chunk, run.inputs, dtype=run.dtype, device=self._device)
+        count, begin = len(rows), 0
+        outputs = torch.empty(count, self.actions + 1, device=self._device)
+        while begin < count:
+            left = -(-(count - begin) // run.passes[-1]) * run.passes[-1]
+            size = next(size for size in run.passes if size <= left)
+            part = rows[begin : begin + size]
+            full = torch.zeros(size, run.inputs, dtype=run.dtype, device=self._device)
             full[: len(part), : part.shape[1]] = part
-            outputs[begin : begin + chunk] = run(full)[: len(part)]
+            outputs[begin : begin + size] = run(full)[: len(part)]
+            begin += size
         return outputs
 
     def _tensor(self, array: NDArray[np.generic]) -> Tensor:
@@ -124,7 +131,7 @@ class _Dense:
         heads = [(head.weight.detach(), head.bias.detach()) for head in (network.policy_head, network.value_head)]
 
         def fast(weight: Tensor, bias: Tensor) -> DenseLayer:
-            return (weight if self.any_rows else packed(weight, rows)), bias
+            return packed(weight, rows), bias
 
         self._hidden = [fast(*layer) for layer in hidden]
         self._blocks = [
@@ -132,6 +139,13 @@ class _Dense:
             for block in blocks
         ]
         self._heads = fast(torch.cat([weight for weight, _ in heads]), torch.cat([bias for _, bias in heads]))
+        self._rows, layers = rows, (*hidden, *chain.from_iterable(self._blocks), self._heads)
+        self._sizes = frozenset((weight.shape[0], weight.shape[1]) for weight, _ in layers)
+
+    @property
+    def passes(self) -> tuple[int, ...]:
+        """Numbers of rows of a pass that give the same outputs, the largest first."""
+        return (self._rows,) if self.any_rows else _passes(self._sizes, self._rows, torch.get_num_threads())
 
     def __call__(self, obs: Tensor) -> Tensor:
         """Return the outputs [N, A + 1] of observations [N, ``inputs``]."""
@@ -143,6 +157,16 @@ class _Dense:
         return linear(features, *self._heads)
 
 
+@cache
+def _passes(sizes: frozenset[tuple[int, int]], rows: int, threads: int) -> tuple[int, ...]:  # noqa: ARG001
+    """Return the numbers of rows, the largest first, for which layers of ``sizes`` sum as for ``rows``.
+
+    Sizes are [outputs, inputs]. Libraries divide sums among ``threads``, so each number of threads has its own result.
+    """
+    larger = [more for more in LARGER if more > rows]
+    return (*(more for more in larger if all(same_sums(*size, more, rows) for size in sizes)), rows)
+
+
 class _Tower:
     """A tower with fused layers: ReLU and shortcut within each convolution, one for both heads' planes."""
 
@@ -150,7 +174,7 @@ class _Tower:
 
     def __init__(self, network: Tower, shape: NetworkShape, rows: int) -> None:
         assert shape.planes is not None
-        self._scale, self._planes, self._network = shape.scale, shape.planes, network
+        self._scale, self._planes, self._network, self.passes = shape.scale, shape.planes, network, (rows,)
         self.inputs, self.dtype = shape.features, network.stem.weight.dtype
         convolution = partial(_convolution, rows=rows, board=shape.planes[1:])
         self._stem, blocks = convolution(network.stem), [block for block in network.blocks if isinstance(block, Block)]
@@ -204,8 +228,8 @@ class _Module:
 
     any_rows = False
 
-    def __init__(self, network: nn.Module, inputs: int, precision: Precision) -> None:
-        self._network, self._precision = network, precision
+    def __init__(self, network: nn.Module, inputs: int, rows: int, precision: Precision) -> None:
+        self._network, self._precision, self.passes = network, precision, (rows,)
         self.inputs, self.dtype = inputs, next(network.parameters()).dtype
 
     def __call__(self, obs: Tensor) -> Tensor:

@@ -2,10 +2,10 @@
 
 oneDNN computes linear layers and convolutions, ReLU included. MKL would sum a row's products in an order that depends
 on the number of rows or, with AVX2, on the row's place. oneDNN keeps one order in float32 from ``FEWEST`` rows on. In
-bfloat16, which needs AVX-512, it keeps none, but multiplies several times as fast on processors with AMX. On
-processors other than Intel's it is also faster than MKL, which uses only AVX2 there. ``torch.compile`` replaces layers
-by the same operations. The operations are private to PyTorch; where they are missing, PyTorch's public ones compute
-the layers.
+bfloat16, which needs AVX-512, it keeps none in wide layers, but multiplies several times as fast on processors with
+AMX. On processors other than Intel's it is also faster than MKL, which uses only AVX2 there. ``torch.compile`` replaces
+layers by the same operations. The operations are private to PyTorch; where they are missing, PyTorch's public ones
+compute the layers.
 """
 
 from typing import Any
@@ -106,8 +106,28 @@ class Convolution:
 
 
 def packed(weight: Tensor, rows: int) -> Tensor:
-    """Return ``weight`` in the layout that is fastest for ``linear``. The inputs will have ``rows`` rows."""
-    return _PACK(weight, rows) if _PACK and _is_fast(weight) else weight
+    """Return ``weight`` in the layout that is fastest for ``linear`` of about ``rows`` rows."""
+    return _PACK(weight, rows) if _ONEDNN and _PACK and _is_fast(weight) else weight
+
+
+def same_sums(outputs: int, inputs: int, rows: int, usual: int) -> bool:
+    """Return whether a layer in bfloat16 adds up in the same order for ``rows`` rows as for ``usual`` rows at a time.
+
+    The order depends on the layer's size, the processor and the number of threads. This compares one random batch.
+    Without AVX-512 the products are too slow to be worth a comparison, and the result is False.
+    """
+    if not _AVX512:
+        return False
+    # The second half of each sum undoes the first, so that only rounding errors are left. They depend on the order, and
+    # rounding to bfloat16 does not hide them, as it would in sums of ordinary size.
+    drawn = torch.randn(max(rows, outputs), inputs // 2, generator=torch.Generator().manual_seed(0)).bfloat16()
+    features, weight = (functional.pad(torch.cat((drawn, half), 1), (0, inputs % 2)) for half in (-drawn, drawn))
+    layer = packed(weight[:outputs], usual), torch.zeros(outputs).bfloat16()
+    with torch.inference_mode():
+        at_once = linear(features[:rows], *layer)
+        parts = torch.cat([linear(part, *layer) for part in torch.split(features[:rows], usual)])
+        added = linear(features[:rows], *layer, shortcut=torch.zeros_like(parts))
+    return torch.equal(at_once, parts) and torch.equal(added, parts)
 
 
 def padded(features: Tensor) -> Tensor:

@@ -1,14 +1,15 @@
 """Players that search: a network's policy improved by tree search. See ``app.play.tree`` for the search."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.config import GameConfig
 from app.core import FlyballError
-from app.games import Observations, Table, TableSpec, open_table
+from app.games import Table, TableSpec, open_table
 from app.games.table import Floats, Indices, Seats
+from app.play.output_cache import OutputCache, PositionNetwork
 from app.play.own_players import DecidingPlayer, Points, Turn
 from app.play.rng import draw_points
 from app.play.tree import (
@@ -44,13 +45,6 @@ def check_searchable(config: GameConfig, spec: TableSpec) -> None:
         )
 
 
-class PositionNetwork(Protocol):
-    """A network that estimates policies and values of positions."""
-
-    def outputs(self, obs: Observations) -> Floats:
-        """Return [K, A + 1] of observations [K, D]: logits of all actions, then the value for the seat to move."""
-
-
 class Found(NamedTuple):
     """Results of the searches of K positions."""
 
@@ -80,6 +74,7 @@ class SearchPlayer(DecidingPlayer):
         self, network: PositionNetwork, config: GameConfig, simulations: int, temperature: float = 0.0
     ) -> None:
         self.network, self._config, settings = network, config, config.search
+        self._outputs = OutputCache(network).outputs
         plan = considered_visits(settings.considered, simulations)
         value_scale = settings.value_scale if temperature else settings.playing_value_scale
         self._rule = Rule(plan, settings.visit_offset, value_scale, temperature)
@@ -144,7 +139,7 @@ class SearchPlayer(DecidingPlayer):
 
     def _grow(self, trees: Trees, node: int, games: Indices, turn: Turn, noise: Floats) -> Trees:
         """Fill node ``node`` in trees ``games`` [K] with a turn's positions; return the trees, or larger copies."""
-        outputs, seats = self.network.outputs(turn.obs), turn.table.seats()[turn.slots]
+        outputs, seats = self._outputs(turn.obs), turn.table.seats()[turn.slots]
         trees = with_room(trees, turn.mask)
         grow(trees, node, Positions(games, seats, outputs, self._values(outputs, seats, turn), turn.mask, noise))
         return trees
@@ -154,7 +149,7 @@ class SearchPlayer(DecidingPlayer):
         if self._seats == 2:
             return zero_sum(outputs[:, -1], seats)
         views = [turn.table.view(turn.slots, np.full(len(seats), seat, dtype=np.int8)) for seat in range(self._seats)]
-        values = np.stack([self.network.outputs(view)[:, -1] for view in views], axis=1)
+        values = np.stack([self._outputs(view)[:, -1] for view in views], axis=1)
         return np.asarray(np.clip(values - values.mean(axis=1, keepdims=True), -1, 1), dtype=np.float32)
 
     def _table_of(self, slots: int) -> Table:

@@ -21,7 +21,7 @@ from pgx.experimental import auto_reset
 from app.learning.network import Parameters
 
 ENV = pgx.make("connect_four")
-BATCH = 256  # number of games at once, and of rows in an update
+BATCH = 256  # number of games at once in training, and of rows in an update
 STEPS = 64  # moves of each game slot in an iteration: two or three games
 LEARNING_RATE = 1e-3  # of Adam, as in the example
 
@@ -118,14 +118,14 @@ def search(layers: Layers, key: Any, state: Any, simulations: int, qtransform: C
     )
 
 
-def begun(key: Any) -> Any:
-    """Return ``BATCH`` new games."""
-    return jax.vmap(ENV.init)(jax.random.split(key, BATCH))
+def begun(key: Any, games: int) -> Any:
+    """Return ``games`` new games."""
+    return jax.vmap(ENV.init)(jax.random.split(key, games))
 
 
 def step(state: Any, action: Any, key: Any) -> Any:
-    """Play an action in each of ``BATCH`` games. Games that are over begin again."""
-    return jax.vmap(auto_reset(ENV.step, ENV.init))(state, action, jax.random.split(key, BATCH))
+    """Play an action in each of some games. Games that are over begin again."""
+    return jax.vmap(auto_reset(ENV.step, ENV.init))(state, action, jax.random.split(key, len(action)))
 
 
 class Rows(NamedTuple):
@@ -154,7 +154,7 @@ def selfplay(layers: Layers, key: Any, simulations: int) -> Rows:
         return (value, later[1] | over), (value, later[1] | over)
 
     first, *keys = jax.random.split(key, STEPS + 1)
-    _, (obs, policy, reward, over) = jax.lax.scan(move, begun(first), jnp.stack(keys))
+    _, (obs, policy, reward, over) = jax.lax.scan(move, begun(first, BATCH), jnp.stack(keys))
     nothing = jnp.zeros(BATCH), jnp.zeros(BATCH, bool)
     _, (value, finished) = jax.lax.scan(outcome, nothing, (reward, over), reverse=True)
     return Rows(obs, policy, value, finished)

@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from app.config import NetworkSettings
+from app.config import Compute, NetworkSettings
 from app.core import NetworkShape
 from app.learning.inference import Policy
 from app.learning.network import init_policy
-from app.learning.products import FEWEST, STEP, linear, padded
+from app.learning.products import FEWEST, STEP, linear, packed, padded, same_sums
 
 SIZES = (1, 2, 3, 4, 5, 17, 32, 33, 63, 64, 65, 200, 511)
 
@@ -65,3 +65,45 @@ def test_few_numbers_of_rows_are_met(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.learning.products._ONEDNN", functional.linear)
     met = {len(padded(torch.zeros(rows, 1))) for rows in range(1025)}
     assert met == {4, 8, 16, 32, *range(STEP, 1025, STEP)}
+
+
+@pytest.mark.parametrize(("outputs", "inputs"), [(8, 126), (50, 256), (256, 768), (512, 512), (768, 1024), (33, 27)])
+def test_layers_with_the_same_sums_have_equal_outputs(outputs: int, inputs: int) -> None:
+    numbers = torch.Generator().manual_seed(1)
+    features, weight = (torch.randn(rows, inputs, generator=numbers).bfloat16() for rows in (1024, outputs))
+    layer = packed(weight, 256), torch.randn(outputs, generator=numbers).bfloat16()
+    with torch.inference_mode():
+        parts = torch.cat([linear(part, *layer) for part in features.split(256)])
+        for rows in (512, 768, 1024):
+            equal = torch.equal(linear(features[:rows], *layer), parts[:rows])
+            assert equal or not same_sums(outputs, inputs, rows, 256)
+
+
+@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() != "AVX512", reason="larger passes need AVX-512")
+def test_large_batches_of_a_narrow_network_take_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape, rows = NetworkShape(20, 5), list[int]()
+    settings = NetworkSettings(hidden=(16,))
+    policy = Policy(settings, shape, init_policy(settings, shape, seed=1), Compute(precision="bfloat16"))
+    assert all(same_sums(*size, 1024, 256) for size in ((16, 32), (6, 16)))  # too short to be divided
+
+    def counting(features: torch.Tensor, *layer: torch.Tensor, **more: bool) -> torch.Tensor:
+        rows.append(len(features))
+        return linear(features, *layer, **more)
+
+    monkeypatch.setattr("app.learning.inference.linear", counting)
+    policy.outputs(np.ones((1790, 20), dtype=np.uint8))
+    assert rows == [1024, 1024, 768, 768]
+
+
+def test_order_of_sums_is_seen_where_it_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def halves_if_large(features: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, **_: object) -> torch.Tensor:
+        parts = [features] if len(features) <= 256 else features.split(48, dim=1)
+        columns = weight.split([part.shape[1] for part in parts], dim=1)
+        sums = [part.float() @ column.float().t() for part, column in zip(parts, columns, strict=True)]
+        return (sum(sums) + bias).bfloat16()
+
+    monkeypatch.setattr("app.learning.products.packed", lambda weight, _rows: weight)
+    monkeypatch.setattr("app.learning.products.linear", halves_if_large)
+    monkeypatch.setattr("app.learning.products._AVX512", True)
+    assert not same_sums(8, 256, 512, 256)
+    assert same_sums(8, 256, 256, 128)

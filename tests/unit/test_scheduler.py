@@ -1,6 +1,7 @@
 """SelfplayScheduler: demand, workers, leases, priorities, pace. See ``test_opponents`` for opponents."""
 
 from collections import Counter
+from math import ceil
 
 import pytest
 from builders import (
@@ -377,6 +378,30 @@ class TestSettingsThatWereDecided:
         (request,) = answer(scheduler, rows=NEED)
         assert request.games == usual
         assert not answer(scheduler, rows=NEED)
+
+
+class TestSizeOfRequests:
+    USUAL = GAMES[KEY].selfplay.games_per_request
+
+    @staticmethod
+    def asked(rows: int, need: int = NEED, **nodes: int) -> list[int]:
+        """Return the games of the requests that follow when a search's first games brought ``rows``."""
+        config = GAMES[KEY].replace(backend="search", rows_per_training=need)
+        scheduler = staffed(RunSettings(configs=(config,)), **nodes)
+        (first,) = scheduler.feed(distributed())
+        assert first.games == TestSizeOfRequests.USUAL
+        return [request.games for request in answer(scheduler, rows=rows)]
+
+    def test_single_machine_is_asked_for_all_rows_lacking(self):
+        assert self.asked(NEED // 4) == [ceil(1.05 * 3 * self.USUAL)]
+        assert self.asked(NEED // 4, laptop=8) == [ceil(1.05 * 3 * self.USUAL)]
+        assert self.asked(NEED - 1) == [self.USUAL]
+
+    def test_request_has_at_most_the_games_searched_at_once(self):
+        assert self.asked(NEED, need=40 * NEED, laptop=2)[:2] == [1024, 1024]
+
+    def test_several_machines_share_the_rows_lacking(self):
+        assert self.asked(NEED // 4, a=1, b=1, c=1) == [self.USUAL] * 3
 
 
 def test_another_configuration_is_not_touched(playing):
