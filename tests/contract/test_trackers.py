@@ -180,7 +180,7 @@ def test_missing_package_is_named(name: str, tmp_path: Path, monkeypatch: pytest
 
 
 class MlflowError(Exception):
-    """What MLflow raises: a code, and a cause in its chain."""
+    """An error as MLflow raises it: with a code, and a cause in its chain."""
 
     def __init__(self, text: str, code: str) -> None:
         super().__init__(text)

@@ -64,6 +64,7 @@ def test_killed_migration_leaves_the_old_format(tmp_path: Path, monkeypatch: pyt
 def test_old_run_shows_the_facts_that_its_version_showed(tmp_path: Path, name: str) -> None:
     """Guarantee: ratings, counts and the play of stored models stay as they were; the journal is folded to its end.
 
+    One figure is corrected: the status showed the rating of the candidate rated last, and shows the champion's now.
     Its decisions are shown as they were taken. Later rules take others, which ``replay --check`` lists.
     """
     run = unpack(name, tmp_path)
