@@ -36,7 +36,7 @@ LARGEST_REQUEST = 1024
 """Most games that are merged into one request: as many as are searched at once (``app.play.search.TREES``)."""
 
 MARGIN = 1.05
-"""Rows of a merged request / rows lacking, because games vary in length and a few rows short cost another request."""
+"""Rows asked for / rows lacking, because games vary in length, and a few rows short cost another request."""
 
 MOST_LEASES = 2
 """Cap, in leases, on a request's measured duration and on the time between two requests."""
@@ -242,19 +242,21 @@ def wants(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: i
     return wanted if min(fresh, needed) + promised < needed else None
 
 
-def request_games(row: ConfigRow, workers: Mapping[str, WorkerRow], state: FeedbackState, settings: RunSettings) -> int:
+def request_games(row: ConfigRow, free_slots: int, state: FeedbackState, settings: RunSettings) -> int:
     """Return the number of games of a configuration's next request.
 
-    Usually it is the configured one. A single machine that searches is asked for all rows that a training lacks,
-    because searches of many games at once take less time a game. Several machines share the rows instead.
+    Usually it is the configured one. Where few job slots are free, a search is asked for more: for an equal share of
+    the rows that a training lacks, because searches of many games at once take less time a game. After a failure it is
+    asked for the usual number again, because a larger request may have exceeded its deadline.
     """
     config = settings.config(state.config_key)
     usual, needed = config.selfplay.games_per_request, rows_needed(state, settings)
-    alone = sum([worker.job_slots(1) > 0 for worker in workers.values()]) <= 1
-    if config.backend != SEARCH_BACKEND or not alone or state.training_block or needed is None or not row.rows_per_game:
+    if config.backend != SEARCH_BACKEND or row.failed_at is not None:
+        return usual
+    if needed is None or state.training_block is not None or not row.rows_per_game:
         return usual
     lacking = needed - sum(_rows_coming(row, settings, state.config_key))
-    return max(usual, min(LARGEST_REQUEST, ceil(MARGIN * lacking / row.rows_per_game)))
+    return max(usual, min(LARGEST_REQUEST, ceil(MARGIN * lacking / row.rows_per_game / max(1, free_slots))))
 
 
 def _rows_coming(row: ConfigRow, settings: RunSettings, key: ConfigKey) -> tuple[int, float]:

@@ -84,10 +84,9 @@ class Lineage(Row, frozen=True):
         return 0.0 if before is None or current is None else current - before
 
     def rating(self, elo: float | None, stderr: float | None) -> tuple[float | None, float | None]:
-        """Return the current model's rating and its standard error.
+        """Return the current model's rating and its standard error: the Elo of status, report, overview and ``top``.
 
-        While it has none, those of the model rated last, ``elo`` and ``stderr``. This is the Elo that every display
-        shows of a configuration.
+        Before it is rated, return those of the model rated last, ``elo`` and ``stderr``.
         """
         current = self.current
         return (elo, stderr) if current is None or current.elo is None else (current.elo, current.elo_stderr)

@@ -134,7 +134,7 @@ class ControllerReports:
         decision = Decision(event, before)
         self._decisions[by, key].append(decision)
         if isinstance(event.data, NodeQuarantined):
-            self._quarantines[event.data.worker] = decision
+            self._quarantines.setdefault(event.data.worker, decision)  # a bad probe only makes it longer
         elif isinstance(event.data, NodeReleased) and (ended := self._quarantines.pop(event.data.worker, None)):
             ended.released = event
 

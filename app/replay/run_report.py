@@ -177,10 +177,10 @@ class RunReports:
                 counts["trainings"] += 1
                 waiting.add(model)
             case ModelPromoted(model=model):
-                counts["promotions"] += state.lineage.is_trial(model)
+                counts["promotions"] += state.lineage.is_trial(model) or model in waiting
                 waiting.discard(model)
             case PromotionRejected(model=model):
-                counts["rejections"] += 1
+                counts["rejections"] += model in waiting
                 waiting.discard(model)
             case ModelRolledBack():
                 counts["rollbacks"] += 1

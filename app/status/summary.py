@@ -115,8 +115,8 @@ def show_age(seconds: float) -> str:
 
 def show_offset(microseconds: int) -> str:
     """Return a time after another event, negative before it: in seconds from 1 s up, otherwise in milliseconds."""
-    milliseconds = microseconds / 1000
-    return f"{milliseconds / 1000:+,.1f} s" if abs(milliseconds) >= 1000 else f"{milliseconds:+.1f} ms"
+    tenths = round(microseconds / 100)  # of a millisecond
+    return f"{tenths / 10_000:+,.1f} s" if abs(tenths) >= 10_000 else f"{tenths / 10:+.1f} ms"
 
 
 def show_time(moment: datetime, precision: str = "seconds") -> str:

@@ -45,6 +45,7 @@ DECIDED = {payload for payload in CATALOGUE if payload.kind is Kind.DECISION} - 
 """Types of the controllers' decisions; operators alone publish the other."""
 
 LOOPS, EVENTS, PLATEAUS = 4, 6000, 3
+FIRST_SEED = 7  # with earlier ones, plateaus also change which configuration plays next, which tests of what-if exclude
 
 
 def load(name: str) -> list[Event[Payload]]:
@@ -97,7 +98,7 @@ def eventful() -> list[Event[Payload]]:
     It also has some plateaus and a loss anomaly, and ends while work is under way.
     """
     wanted = {LossAnomalyDetected, *DECIDED}
-    for seed in count():
+    for seed in count(FIRST_SEED):
         events = list(generated(EVENTS, seed=seed, settings=hasty(), trouble=10))
         met = Counter(type(event.data) for event in events)
         if wanted <= met.keys() and met[PlateauDetected] >= PLATEAUS and replay(events).in_flight:

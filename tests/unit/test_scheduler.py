@@ -20,7 +20,7 @@ from scheduling import SHARD, answer, begin_training, complete, delivery, end_tr
 
 from app.config import GAMES, RunSettings
 from app.controllers import SelfplayScheduler
-from app.controllers.fair_queue import WorkerRow
+from app.controllers.fair_queue import LARGEST_REQUEST, WorkerRow
 from app.controllers.scheduler import NAME
 from app.core import derive_id
 from app.events import (
@@ -36,6 +36,7 @@ from app.events import (
     TrainingBlockedByQuality,
     TrainingUnblocked,
 )
+from app.play.search import TREES
 
 TICK = ClockTick(period_seconds=10)
 
@@ -392,16 +393,31 @@ class TestSizeOfRequests:
         assert first.games == TestSizeOfRequests.USUAL
         return [request.games for request in answer(scheduler, rows=rows)]
 
-    def test_single_machine_is_asked_for_all_rows_lacking(self):
+    def test_single_slot_is_asked_for_all_rows_lacking(self):
         assert self.asked(NEED // 4) == [ceil(1.05 * 3 * self.USUAL)]
-        assert self.asked(NEED // 4, laptop=8) == [ceil(1.05 * 3 * self.USUAL)]
         assert self.asked(NEED - 1) == [self.USUAL]
 
     def test_request_has_at_most_the_games_searched_at_once(self):
-        assert self.asked(NEED, need=40 * NEED, laptop=2)[:2] == [1024, 1024]
+        assert LARGEST_REQUEST == TREES
+        assert self.asked(NEED, need=40 * NEED, laptop=2)[:2] == [TREES, TREES]
 
-    def test_several_machines_share_the_rows_lacking(self):
-        assert self.asked(NEED // 4, a=1, b=1, c=1) == [self.USUAL] * 3
+    @pytest.mark.parametrize("nodes", [dict.fromkeys("abcd", 1), {"ray": 8}])
+    def test_slots_share_the_rows_lacking(self, nodes: dict[str, int]):
+        assert self.asked(NEED // 4, **nodes) == [self.USUAL] * 3
+
+    def test_two_slots_are_asked_for_half_each(self):
+        first = ceil(1.05 * 3 * self.USUAL / 2)
+        assert self.asked(NEED // 4, laptop=2) == [first, ceil(1.05 * (3 * self.USUAL - first))]
+
+    def test_request_after_a_failure_has_the_usual_size(self):
+        config = GAMES[KEY].replace(backend="search", rows_per_training=NEED)
+        scheduler = staffed(RunSettings(configs=(config,)))
+        scheduler.feed(distributed())
+        (larger,) = answer(scheduler, rows=NEED // 4)
+        assert larger.games > self.USUAL
+        failed = SelfplayFailed(request_id=unanswered(scheduler)[0].id, worker=larger.worker, error="too late")
+        requests = scheduler.feed(failed, TICK, at=1)
+        assert {request.games for request in requests} == {self.USUAL}
 
 
 def test_another_configuration_is_not_touched(playing):
