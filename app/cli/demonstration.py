@@ -120,8 +120,8 @@ class Demonstration:
             await asyncio.sleep(READING_SECONDS)
         end = f"{seen} of {len(ACTS)} troubles were noticed, answered and overcome. The run stops; its report follows."
         notes = {
-            "Plateau": f"If the report calls {STUCK} plateaued again, it is right: a small game is soon learned to its "
-            "end, and then its worker time belongs to the other one.",
+            "Plateau": f"If the report calls {STUCK} plateaued again, it is right: a small game is soon learned "
+            "completely, and then its worker time belongs to the other one.",
             "Look": f"{self._location.command('dashboard')} shows the run that has stopped.",
             "Go on": f"{self._location.command('up')} continues it, without planted troubles.",
         }

@@ -106,7 +106,7 @@ def show_table(
 
 
 def hanging(first: Text, text: Text) -> Table:
-    """Return a text whose further lines begin where its first one does, a blank after ``first``."""
+    """Return a text with a hanging indent after ``first``."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(no_wrap=True, min_width=first.cell_len)
     grid.add_column()

@@ -16,7 +16,7 @@ Z95 = 1.96
 """Standard errors on each side of a 95% interval."""
 
 BAND_SHARE, BAND_ROOM = 0.25, 100.0
-"""See ``elo_axis``."""
+"""Most that bands widen the axis on each side: a share of the ratings' span, or Elo if that is more."""
 
 CURVES_READ: frozenset[type[Payload]] = Curves.reads
 """Payload types that curves are made of."""
@@ -47,7 +47,7 @@ def thin(x: Sequence[float], y: Sequence[float], most: int) -> NDArray[np.int64]
 
 
 def elo_axis(elo: Collection[float], errors: Collection[float]) -> tuple[float, float]:
-    """Return the ends of an axis of Elo: all ratings, with their 95% bands as far as these leave the lines their shape.
+    """Return the ends of an axis of Elo: all ratings with their 95% bands, cut off where these would flatten the lines.
 
     On each side, bands widen the axis by at most ``BAND_SHARE`` of the ratings' span, or by ``BAND_ROOM`` Elo if that
     is more. The rest of a wider band is cut off at the edge. Without ratings the axis is from 0 to 1.
@@ -60,8 +60,8 @@ def elo_axis(elo: Collection[float], errors: Collection[float]) -> tuple[float, 
         return 0.0, 1.0
     low, high = min(elo), max(elo)
     room = max(BAND_ROOM, BAND_SHARE * (high - low))
-    lower = min(one - error for one, error in zip(elo, errors, strict=True))
-    upper = max(one + error for one, error in zip(elo, errors, strict=True))
+    lower = min(rating - error for rating, error in zip(elo, errors, strict=True))
+    upper = max(rating + error for rating, error in zip(elo, errors, strict=True))
     return max(lower, low - room), max(min(upper, high + room), low + 1.0)
 
 

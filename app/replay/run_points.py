@@ -62,8 +62,8 @@ class RunPoints:
             if values := {**decided, **self._changed_knobs(key)}:
                 by_step[self._steps.get(key, 0)] |= values
             hours = (event.recorded_us - self._start_us) / SECOND_US / SECONDS_PER_HOUR
-            for step, values in by_step.items():
-                yield key, TrackedPoint(event.sequence, self._time_ms, hours, step, values)
+            for step, at_step in by_step.items():
+                yield key, TrackedPoint(event.sequence, self._time_ms, hours, step, at_step)
 
     def _decision(self, key: ConfigKey, by: str, event: Event[Any]) -> Mapping[str, float]:
         name = event.data.event_name

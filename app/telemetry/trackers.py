@@ -31,16 +31,16 @@ LONGEST = 5000
 LONGEST_REASON = 200
 """Characters of MLflow's words that an error shows. A server's answer may be a page."""
 
-QUIET = {
+MLFLOW_DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",  # an export stays on this machine
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",  # by itself it waits silently for four minutes
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",  # seconds
 }
-"""Settings of MLflow that the environment may overrule."""
+"""Defaults of MLflow's environment variables."""
 
 UNAUTHORISED = frozenset({"UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED", "PERMISSION_DENIED"})
-PASSING = frozenset({"INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE"})
-"""MLflow's codes of errors that the same command may not meet again."""
+TRANSIENT = frozenset({"INTERNAL_ERROR", "REQUEST_LIMIT_EXCEEDED", "TEMPORARILY_UNAVAILABLE"})
+"""MLflow's codes of errors that may pass."""
 
 
 class NoMlflow(FlyballError, code="usage"):
@@ -183,7 +183,7 @@ class MlflowTracker(Tracker):
     """
 
     def __init__(self, store: str) -> None:
-        for name, value in QUIET.items():
+        for name, value in MLFLOW_DEFAULTS.items():
             os.environ.setdefault(name, value)
         try:
             import mlflow
@@ -275,10 +275,10 @@ def _explained(store: str) -> Iterator[None]:
                 f"MLflow at {store} refuses this access: {_reason(error)}.",
                 hint="Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN.",
             ) from error
-        if code in PASSING:
+        if code in TRANSIENT:
             cause: BaseException = error
             while deeper := cause.__cause__ or cause.__context__:
-                cause = deeper  # the innermost says in a few words what MLflow packs into many
+                cause = deeper  # the innermost cause is short, and MLflow's text may be a page
             raise TrackerUnavailable(
                 f"MLflow at {store} did not answer, or failed: {_reason(cause)}.",
                 hint="Look whether MLflow runs there. Then repeat the command: it adds what is missing.",

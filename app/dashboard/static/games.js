@@ -74,7 +74,7 @@
     return nearest;
   }
 
-  // The page's own look at the game ends when the person acts: its answer would take back what the person picked.
+  // The page's own look at the game ends when the person acts, because its answer would lose the picked piece.
   document.addEventListener("htmx:beforeRequest", (event) => {
     if (event.target.closest("#play") && event.target.id !== "play-look") document.getElementById("play-look")?.remove();
   });
