@@ -240,8 +240,8 @@ class SelfplaySettings(FrozenModel):
         256,
         ge=1,
         le=1_000_000,
-        description="games of a request; a search is asked for more, up to 1,024, if a training lacks them and few job "
-        "slots are free",
+        description="games of a request; a search is asked for more, up to 1,024, if a job slot's share of a training "
+        "takes more",
     )
     temperature: float = Field(
         1.0, ge=MIN_TEMPERATURE, le=MAX_TEMPERATURE, description="divides the logits before sampling"

@@ -242,11 +242,11 @@ def wants(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: i
     return wanted if min(fresh, needed) + promised < needed else None
 
 
-def request_games(row: ConfigRow, free_slots: int, state: FeedbackState, settings: RunSettings) -> int:
+def request_games(row: ConfigRow, slots: int, state: FeedbackState, settings: RunSettings) -> int:
     """Return the number of games of a configuration's next request.
 
-    Usually it is the configured one. Where few job slots are free, a search is asked for more: for an equal share of
-    the rows that a training lacks, because searches of many games at once take less time a game. After a failure it is
+    Usually it is the configured one. Where the workers have few job ``slots``, a search is asked for more: for a slot's
+    share of a training's rows, because searches of many games at once take less time a game. After a failure it is
     asked for the usual number again, because a larger request may have exceeded its deadline.
     """
     config = settings.config(state.config_key)
@@ -255,8 +255,8 @@ def request_games(row: ConfigRow, free_slots: int, state: FeedbackState, setting
         return usual
     if needed is None or state.training_block is not None or not row.rows_per_game:
         return usual
-    lacking = needed - sum(_rows_coming(row, settings, state.config_key))
-    return max(usual, min(LARGEST_REQUEST, ceil(MARGIN * lacking / row.rows_per_game / max(1, free_slots))))
+    rows = min(needed / max(1, slots), needed - sum(_rows_coming(row, settings, state.config_key)))
+    return max(usual, min(LARGEST_REQUEST, ceil(MARGIN * rows / row.rows_per_game)))
 
 
 def _rows_coming(row: ConfigRow, settings: RunSettings, key: ConfigKey) -> tuple[int, float]:

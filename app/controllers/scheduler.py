@@ -183,9 +183,8 @@ class Allocation:
         state, probe = state_of(self.states, key), worker.quarantined
         games = config.selfplay.games_per_request
         if not probe:
-            busy = sum([not request.ended for other in self.configs.values() for request in other.out])
             slots = sum([each.job_slots(1) for each in self.workers.values()])
-            games = request_games(row, slots - busy, state, self.settings)
+            games = request_games(row, slots, state, self.settings)
         model = state.lineage.playing
         assert model is not None  # a configuration without a model does not wait
         request_id = derive_id(NAME, self.event.id, len(self.emissions))

@@ -59,7 +59,7 @@ def test_configuration_that_lacks_rows_comes_first():
     """Two workers hold two short requests each at most, the second of a configuration that lacks rows."""
     scheduler, _ = training(keys=(KEY, OTHER_KEY), a=1, b=1)
     scheduler.feed(distributed(), key=OTHER_KEY)
-    answer(scheduler, OTHER_KEY, rows=GAMES[OTHER_KEY].rows_per_training // 4)
+    answer(scheduler, OTHER_KEY, rows=GAMES[OTHER_KEY].rows_per_training // 16)
     assert (len(unanswered(scheduler)), len(unanswered(scheduler, OTHER_KEY))) == (2, 2)
     answer(scheduler, rows=NEED // 4)
     assert (len(unanswered(scheduler)), len(unanswered(scheduler, OTHER_KEY))) == (1, 3)

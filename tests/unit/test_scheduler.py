@@ -401,13 +401,12 @@ class TestSizeOfRequests:
         assert LARGEST_REQUEST == TREES
         assert self.asked(NEED, need=40 * NEED, laptop=2)[:2] == [TREES, TREES]
 
-    @pytest.mark.parametrize("nodes", [dict.fromkeys("abcd", 1), {"ray": 8}])
+    @pytest.mark.parametrize("nodes", [dict.fromkeys("abcdefgh", 1), {"ray": 8}])
     def test_slots_share_the_rows_lacking(self, nodes: dict[str, int]):
         assert self.asked(NEED // 4, **nodes) == [self.USUAL] * 3
 
-    def test_two_slots_are_asked_for_half_each(self):
-        first = ceil(1.05 * 3 * self.USUAL / 2)
-        assert self.asked(NEED // 4, laptop=2) == [first, ceil(1.05 * (3 * self.USUAL - first))]
+    def test_two_slots_are_asked_for_half_of_a_training_each(self):
+        assert self.asked(NEED // 4, laptop=2) == [ceil(1.05 * 2 * self.USUAL), self.USUAL]
 
     def test_request_after_a_failure_has_the_usual_size(self):
         config = GAMES[KEY].replace(backend="search", rows_per_training=NEED)
