@@ -204,6 +204,7 @@ def test_navigation_keeps_the_chosen_configuration(browser, recorded):
         page.click("nav >> text=Training")
         page.wait_for_url(f"**/training/{other}")
         page.click("nav >> text=Overview")
+        page.wait_for_url(f"{recorded}/")
         page.click("nav >> text=Configuration")
         page.wait_for_url(f"**/configuration/{other}")
         page.click("nav >> text=Games")
