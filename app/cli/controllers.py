@@ -29,11 +29,10 @@ INDENT = 2
 def controllers(location: RunLocation, config_key: str | None, *, count: int, as_json: bool) -> None:
     """Show what each controller watches, which knobs it owns, how often it acted, and its last decisions.
 
-    A bar shows how near a value is to the rule's threshold, to which it rises or falls: a full bar is at it or beyond.
-    Some rules ask for more evidence before they act. With
-    CONFIG all rules about it are shown, without CONFIG the rule of each controller that is nearest to its threshold. A
-    decision is followed by the configuration's rating before it and by the next one after it, a quarantine by its end.
-    ± is one standard error. `flyball trace ID` shows what led to a decision.
+    A bar shows how near a value is to the rule's threshold; a full bar has reached it. Some rules ask for more evidence
+    before they act. With CONFIG all rules about it are shown, without CONFIG the rule of each controller that is
+    nearest to its threshold. A decision is followed by the configuration's rating before it and by the next one after
+    it, a quarantine by its end. ± is one standard error. `flyball trace ID` shows what led to a decision.
     """
     with open_run(location) as reader:
         check_config(reader, config_key)

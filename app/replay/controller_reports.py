@@ -101,8 +101,7 @@ class ControllerReports:
         self._counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._decisions: defaultdict[tuple[str, str], deque[Decision]] = defaultdict(lambda: deque(maxlen=LISTED))
         self._recent = deque[tuple[str, str]](maxlen=CAUSES)  # ids of events, and the configurations they are about
-        self._quarantined: dict[str, str] = {}  # by worker, the configuration whose games brought the quarantine
-        self._quarantines: dict[str, Decision] = {}  # by worker
+        self._quarantines: dict[str, tuple[str, Decision]] = {}  # by worker, with the configuration that brought it
 
     def take(self, event: Event[Any]) -> str:
         """Fold the next event; return who emitted it, see ``emitter_of``.
@@ -134,9 +133,9 @@ class ControllerReports:
         decision = Decision(event, before)
         self._decisions[by, key].append(decision)
         if isinstance(event.data, NodeQuarantined):
-            self._quarantines.setdefault(event.data.worker, decision)  # a bad probe only makes it longer
-        elif isinstance(event.data, NodeReleased) and (ended := self._quarantines.pop(event.data.worker, None)):
-            ended.released = event
+            self._quarantines.setdefault(event.data.worker, (key, decision))  # a bad probe only makes it longer
+        elif isinstance(event.data, NodeReleased) and (begun := self._quarantines.pop(event.data.worker, None)):
+            begun[1].released = event
 
     def _about(self, event: Event[Any]) -> str:
         """Return the configuration that a decision is about, empty if it is about the run.
@@ -144,11 +143,10 @@ class ControllerReports:
         A quarantine and its end are about the one whose games brought it.
         """
         match event.data:
-            case NodeQuarantined(worker=worker):
-                brought = dict(self._recent).get(str(event.envelope.causationid), "")
-                return self._quarantined.setdefault(worker, brought)
-            case NodeReleased(worker=worker):
-                return self._quarantined.pop(worker, "")
+            case NodeQuarantined(worker=worker) | NodeReleased(worker=worker) if worker in self._quarantines:
+                return self._quarantines[worker][0]
+            case NodeQuarantined():
+                return dict(self._recent).get(str(event.envelope.causationid), "")
         return event.subject
 
     @property

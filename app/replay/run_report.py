@@ -176,11 +176,10 @@ class RunReports:
             case TrainingCompleted(model=model):
                 counts["trainings"] += 1
                 waiting.add(model)
-            case ModelPromoted(model=model):
-                counts["promotions"] += state.lineage.is_trial(model) or model in waiting
-                waiting.discard(model)
-            case PromotionRejected(model=model):
-                counts["rejections"] += model in waiting
+            case ModelPromoted(model=model) | PromotionRejected(model=model):
+                # A candidate trained before the report's time is in the lineage alone.
+                verdict = "promotions" if isinstance(event.data, ModelPromoted) else "rejections"
+                counts[verdict] += model in waiting or state.lineage.is_trial(model)
                 waiting.discard(model)
             case ModelRolledBack():
                 counts["rollbacks"] += 1

@@ -100,7 +100,7 @@ def _begins(decision: Decision) -> bool:
 
 
 def test_quarantine_is_listed_where_its_games_were_wrong():
-    """So is its end, whatever brought that; the worker's next quarantine is about other games."""
+    """So are a longer one and its end, whatever brought these; the worker's next quarantine is about other games."""
     reports, last = ControllerReports(), EVENTS[-1]
     for event in EVENTS:
         if not event.data.event_name.startswith("NODE_"):
@@ -121,15 +121,17 @@ def test_quarantine_is_listed_where_its_games_were_wrong():
     *_, others = (event for event in inspected if event.subject != KEY)
     quarantined = NodeQuarantined(worker=Name("selfplay_worker@liar"), lasts_seconds=600.0, reason="wrong games")
     decide(1, quarantined, mine)
-    decide(2, NodeReleased(worker=quarantined.worker, reason="good probes"), others)
-    decide(3, quarantined, others)
-    assert decided(KEY) == ["NODE_RELEASED", "NODE_QUARANTINED"]
+    decide(2, quarantined.replace(reason="a probe is bad"), others)
+    decide(3, NodeReleased(worker=quarantined.worker, reason="good probes"), others)
+    decide(4, quarantined, others)
+    assert decided(KEY) == ["NODE_RELEASED", "NODE_QUARANTINED", "NODE_QUARANTINED"]
     assert decided(others.subject) == ["NODE_QUARANTINED"]
     quarantines = {
         key: [one.released for report in reports.reports((key,)) for one in report.decisions if _begins(one)]
         for key in (KEY, others.subject)
     }
-    assert [event.data.reason for event in quarantines[KEY]] == ["good probes"]
+    longer, begun = quarantines[KEY]
+    assert (longer, begun.data.reason) == (None, "good probes")
     assert quarantines[others.subject] == [None]
     third = next(config.key for config in laptop().configs if config.key not in (KEY, others.subject))
     assert decided(third) == []

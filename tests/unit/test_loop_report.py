@@ -16,6 +16,7 @@ from app.events import (
     Event,
     ModelPromoted,
     ModelRolledBack,
+    PromotionRejected,
     TrainingBlockedByQuality,
     TrainingCompleted,
     originate,
@@ -125,6 +126,17 @@ def rerated(events: tuple[Event, ...]) -> Event:
         EloUpdated(ratings=ratings), event_id=derive_id("r", "r", 0), time=last.recordedtime, subject=KEY
     )
     return Event(envelope, last.sequence + 1, last.recorded_us, "evaluation@laptop")
+
+
+@pytest.mark.parametrize("verdict", [ModelPromoted, PromotionRejected])
+def test_verdict_counts_although_the_training_was_before(verdict):
+    events = tuple(generated(3000, seed=2, trouble=10))
+    judged = [event for event in events if isinstance(event.data, verdict) and event.data.step > 0]
+    for event in judged[:20]:
+        report = folded(after=event.sequence - 1, events=events[: event.sequence])
+        (config,) = (config for config in report.configs if config.key == event.subject)
+        assert (config.trainings, config.promotions + config.rejections) == (0, 1)
+    assert judged
 
 
 def test_operators_decision_is_counted_as_an_operators():
