@@ -18,7 +18,7 @@ from app.replay.run_comparison import ConfigComparison, RunComparison, side_by_s
 from app.replay.run_report import ConfigReport, RunReport, read_report
 from app.status.summary import UNKNOWN, one_line, show_age, show_elo, show_time
 
-TRAINED = ("configuration", "Elo", "now", "trained", "promoted", "refused", "dropped", "rollbacks")
+TRAINED = ("configuration", "Elo", "now", "trained", "promoted", "refused", "dropped", "open", "rolled back")
 STEERED = ("configuration", "stalls", "boosts", "weight", "time", "evaluation", "")
 STRENGTH = ("configuration", "gained A", "gained B", "B - A", "now A", "now B")
 TIMES = ("configuration", "A", "B", "B - A")
@@ -37,12 +37,12 @@ def report(
     """Show what a run trained, what strength it gained, what each controller decided, and where its time went.
 
     Columns: the champion's rating, ± one standard error, at the beginning and now; trainings; trained models that were
-    promoted, refused, or dropped without a verdict because another model became current; rollbacks. The initial model
-    counts in none of these, nor does a model that an operator made current without a training. Then stalls; boosts of
-    exploration, each of which is an EXPLORATION_BOOST at its beginning and one at its end; the curriculum's weight at
-    the beginning and now, which is the share of worker time that is aimed at (mean: 1); the share of all worker time
-    that was spent; the share of that time that evaluations took. Below stand the decisions and observations of each
-    controller, and what an operator should look at.
+    promoted, refused, dropped without a verdict because another model became current, or open, for their verdict is to
+    come; champions rolled back. The initial model counts in none of these, nor does a model that an operator made
+    current without a training. Then stalls; boosts of exploration, each of which is an EXPLORATION_BOOST at its
+    beginning and one at its end; the curriculum's weight at the beginning and now, which is the share of worker time
+    that is aimed at (mean: 1); the share of all worker time that was spent; the share of that time that evaluations
+    took. Below stand the decisions and observations of each controller, and what an operator should look at.
 
     With two run folders A and B, show the whole runs side by side: what was played and trained, the rating gained,
     worker time, the settings that differ (from A to B), and the decisions of each controller. The page lays their
@@ -113,6 +113,7 @@ def _trained(config: ConfigReport) -> tuple[str, ...]:
         str(config.promotions),
         str(config.rejections),
         str(config.dropped),
+        str(config.awaiting),
         str(config.rollbacks),
     )
 

@@ -134,10 +134,11 @@ class Reporter:
         """Report an expected step."""
         self._write(seen.stage, seen.event, seen.seconds, follows=seen.follows)
 
-    def remedied(self, remedy: Payload) -> None:
-        """Report that the remedy was published."""
+    def remedied(self, remedy: Payload, position: int) -> None:
+        """Report that the remedy was published, and its position in the journal."""
         self._wrong = False
-        for line in textwrap.wrap(f"put right: {remedy.event_name} {summarise(remedy)}", stdout_console().width):
+        text = f"put right at position {position}: {remedy.event_name} {summarise(remedy)}"
+        for line in textwrap.wrap(text, stdout_console().width):
             note(line)
 
     def ended(self, traces: Mapping[str, str], *, well: bool) -> None:
@@ -201,8 +202,8 @@ class Player:
                 if seen := watch.feed(event):
                     self._reporter.saw(seen)
                     if plan.remedy and plan.remedy_after == len(watch.seen) - 1:
-                        await self._publish(plan.remedy, seen.event)
-                        self._reporter.remedied(plan.remedy)
+                        position = await self._publish(plan.remedy, seen.event)
+                        self._reporter.remedied(plan.remedy, position)
             if watch.awaited is None:
                 return
             now = self._clock.monotonic()

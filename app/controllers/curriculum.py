@@ -16,6 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from itertools import accumulate
+from math import isclose
 from statistics import fmean
 from typing import ClassVar
 
@@ -124,12 +125,18 @@ class CurriculumIntegration(Controller):
         before = {key for key, state in feedback.items() if state.plateaued}
         if abs(changes[most]) < limits.min_change and done == before:
             return Step()
-        news = [f"{key} is plateaued: boosts of exploration did not end its stall" for key in sorted(done - before)]
-        news += [f"{key} is no longer plateaued: it {_gain_text(feedback[key])}" for key in sorted(before - done)]
+        shares = {key: expected / fmean(raw.values()) for key, expected in raw.items()}
+        why = {key: f"{_gain_text(feedback[key], raw[key])}, {shares[key]:.2f} times the mean of all" for key in raw}
+        news = [
+            f"{key} is plateaued: it stalled again after a boost of exploration, and {why[key]}, less than "
+            f"{PLATEAUED_BELOW}"
+            for key in sorted(done - before)
+        ]
+        news += [f"{key} is no longer plateaued: {why[key]}" for key in sorted(before - done)]
         if abs(changes[most]) >= limits.min_change:
             change = f"{most} {feedback[most].curriculum_weight:.2f} → {weights[most]:.2f}"
-            why = f"it {_gain_text(feedback[most])}, {_average_text(feedback)}"
-            news.append(f"{change} because {why} {_bound(weights[most], limits)}")
+            bounded = "" if isclose(weights[most], shares[most], abs_tol=0.005) else ", and weights have bounds"
+            news.append(f"{change} because {why[most]}{bounded} {_bound(weights[most], limits)}")
         rebalanced = CurriculumRebalanced(weights=weights, plateaued=tuple(sorted(done)), reason="; ".join(news))
         return Step({ALL: CurriculumRow(set_us=event.recorded_us)}, (Emission(rebalanced),))
 
@@ -184,17 +191,10 @@ def _bound(weight: float, limits: CurriculumSettings) -> str:
     return setting("feedback.curriculum.min_change", limits.min_change)
 
 
-def _gain_text(state: FeedbackState) -> str:
-    """Describe a configuration's gain."""
+def _gain_text(state: FeedbackState, expected: float) -> str:
+    """Describe a configuration's gain, and the expected gain that counts."""
+    counts = f"{expected * SECONDS_PER_HOUR:.0f}"
     if state.elo_gain is None or state.elo_gain_stderr is None:
-        return "has gains that are not known yet"
+        return f"its gain is not known yet and counts as much as the best, {counts} Elo per hour of a worker"
     hourly = f"{state.elo_gain * SECONDS_PER_HOUR:+.0f} ± {state.elo_gain_stderr * SECONDS_PER_HOUR:.0f}"
-    return f"gains {hourly} Elo per hour of a worker"
-
-
-def _average_text(feedback: Mapping[ConfigKey, FeedbackState]) -> str:
-    """Describe the average gain of all configurations, to which each one's is compared."""
-    gains = [state.elo_gain for state in feedback.values() if state.elo_gain is not None]
-    if not gains:
-        return "as all do"
-    return f"all on average {fmean(gains) * SECONDS_PER_HOUR:+.0f}"
+    return f"it gains {hourly} Elo per hour of a worker, which count as {counts} (with error, quality and importance)"

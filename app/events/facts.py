@@ -198,9 +198,11 @@ class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGR
 
     model: ModelHash
     last_good: ModelHash | None
-    elo_drop: float = Field(ge=0, le=200_000)
+    elo_drop: float = Field(
+        ge=0, le=200_000, description="below good models, by the games that are evidence; ratings count others, too"
+    )
     severity: Severity
-    games: PositiveCount
+    games: PositiveCount = Field(description="against a fixed opponent since the decline began")
 
 
 class RegressionCleared(Fact, type="evaluation.regression_cleared", name="REGRESSION_CLEARED", notable=True):

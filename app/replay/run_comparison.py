@@ -34,6 +34,7 @@ TOTALS: Mapping[str, str] = {
     "promoted": "promotions",
     "refused": "rejections",
     "dropped": "dropped",
+    "awaiting a verdict": "awaiting",
     "rollbacks": "rollbacks",
     "boosts": "boosts",
 }

@@ -52,6 +52,7 @@ class ConfigReport(Row, frozen=True):
         promotions, rejections: verdicts on trained models, operators' included. A model that an operator makes current
             without a training is no promotion here, but one of ``RunReport.decided``.
         dropped: trained models that got no verdict, because another model became current meanwhile.
+        awaiting: trained models whose verdict is still to come.
         boosts: number of times that exploration was raised.
         weight_before, weight: its curriculum weight at the beginning and at the end.
         worker_time: seconds of workers spent on it.
@@ -68,6 +69,7 @@ class ConfigReport(Row, frozen=True):
     promotions: int
     rejections: int
     dropped: int
+    awaiting: int
     rollbacks: int
     boosts: int
     stalls: int
@@ -209,6 +211,8 @@ class RunReports:
         before = state_of(states if self._before is None else self._before, key)
         state = state_of(states, key)
         counts, rated = self._counts[key], self.ratings.get(key)
+        undecided = self._without_verdict[key]
+        pending = undecided & {state.lineage.candidate, state.lineage.unrated}
         elo, stderr = state.lineage.rating(state.elo_current, state.elo_stderr)
         elo_before, stderr_before = before.lineage.rating(before.elo_current, before.elo_stderr)
         if elo_before is None and rated:
@@ -224,7 +228,8 @@ class RunReports:
             trainings=counts["trainings"],
             promotions=counts["promotions"],
             rejections=counts["rejections"],
-            dropped=len(self._without_verdict[key] - {state.lineage.candidate, state.lineage.unrated}),
+            dropped=len(undecided - pending),
+            awaiting=len(pending),
             rollbacks=counts["rollbacks"],
             boosts=counts["boosts"],
             stalls=counts["stalls"],

@@ -256,7 +256,9 @@ def _champions(row: ConfigRow, *newest: PastChampion) -> tuple[PastChampion, ...
 
 
 def _rejection(row: ConfigRow, event: Event[PromotionRejected]) -> Changes:
-    return {"rejections": row.rejections + 1, "untrained": Untrained()} | _loop(row, event.data)
+    return {"rejections": row.rejections + row.lineage.is_trial(event.data.model), "untrained": Untrained()} | _loop(
+        row, event.data
+    )
 
 
 def _loop(row: ConfigRow, data: ModelPromoted | PromotionRejected) -> Changes:

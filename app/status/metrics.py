@@ -193,6 +193,11 @@ def _waits(config: Config) -> float:
     return float(waiting_for(config.row, config.view.settings) is not None)
 
 
+def _rating(config: Config) -> tuple[float | None, float | None]:
+    """Return the champion's rating and its standard error."""
+    return config.state.lineage.rating(config.state.elo_current, config.state.elo_stderr)
+
+
 def _learning_rate(config: Config) -> float:
     rate = config.state.learning_rate
     return config.view.settings.config(config.key).learning_rate if rate is None else rate
@@ -206,10 +211,8 @@ METRICS: tuple[Metric, ...] = (
         ("version",),
         lambda _: [((version("flyball"),), 1)],
     ),
-    _of_config(
-        "flyball_rating_elo", "Elo of the latest rated model; the random bot is 0.", lambda c: c.state.elo_current
-    ),
-    _of_config("flyball_rating_stderr_elo", "Standard error of the rating, in Elo.", lambda c: c.state.elo_stderr),
+    _of_config("flyball_rating_elo", "Elo of the champion; the random bot is 0.", lambda c: _rating(c)[0]),
+    _of_config("flyball_rating_stderr_elo", "Standard error of the rating, in Elo.", lambda c: _rating(c)[1]),
     _of_config(
         "flyball_rating_velocity_elo_per_hour",
         "Present slope of the ratings.",

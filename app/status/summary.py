@@ -278,7 +278,8 @@ def _intensity(data: TrainingIntensityChanged) -> str:
 
 def _plateau(data: PlateauDetected) -> str:
     gained, lasted = data.velocity * data.window_hours, show_age(data.window_hours * SECONDS_PER_HOUR)
-    return f"a stall: {gained:+.0f} Elo in the last {lasted}; a plateau would be stalls that boosts did not end"
+    most = data.upper_bound * data.window_hours
+    return f"a stall: {gained:+.0f} Elo in the last {lasted}, {most:+.0f} at most; a boost comes before a plateau"
 
 
 def _matchmaking(data: MatchmakingUpdated) -> str:

@@ -167,3 +167,16 @@ def test_plateau_begins_at_the_floor_and_ends_by_improvement():
     named = [found for change in two.changes for found in re.findall(r"(\S+) → (\S+)", change.reason)]
     assert named
     assert all(before != after for before, after in named), "a weight that stays is no news"
+
+
+def test_reason_yields_the_weight():
+    two = Two()
+    two.run(20, first=10.0, second=20.0)
+    pattern = re.compile(rf"({KEY}|{OTHER_KEY}) \S+ → (\S+) because .*, (\S+) times the mean of all(, and)? ")
+    found = [match for change in two.changes if (match := pattern.search(change.reason))]
+    assert found
+    for change, match in zip(two.changes, found, strict=True):
+        key, weight, share, bounded = match.groups()
+        assert float(weight) == pytest.approx(change.weights[key], abs=0.005)
+        assert bounded or weight == share, "without bounds a weight is its share of what counts"
+    assert any(match[4] is None for match in found)
