@@ -175,6 +175,8 @@ def fold_config(row: ConfigRow, event: Event[Payload]) -> ConfigRow:
     """Return the row after one more event about its configuration."""
     if isinstance(event.data, ModelPromoted | ModelRolledBack) and not row.lineage.changes_current(event.data):
         return row
+    if isinstance(event.data, PromotionRejected) and not row.lineage.is_trial(event.data.model):
+        return row
     row = row.replace(lineage=row.lineage.after(event))
     changed = CHANGED_BY.get(type(event.data))
     changes = changed(row, event) if changed else {}
@@ -256,9 +258,7 @@ def _champions(row: ConfigRow, *newest: PastChampion) -> tuple[PastChampion, ...
 
 
 def _rejection(row: ConfigRow, event: Event[PromotionRejected]) -> Changes:
-    return {"rejections": row.rejections + row.lineage.is_trial(event.data.model), "untrained": Untrained()} | _loop(
-        row, event.data
-    )
+    return {"rejections": row.rejections + 1, "untrained": Untrained()} | _loop(row, event.data)
 
 
 def _loop(row: ConfigRow, data: ModelPromoted | PromotionRejected) -> Changes:

@@ -39,6 +39,7 @@ from app.events import (
     NodeReleased,
     OpponentPick,
     Payload,
+    PromotionRejected,
     TrainingBlockedByQuality,
     TrainingCompleted,
     TrainingUnblocked,
@@ -113,6 +114,13 @@ def loops(run: Recording, *steps: int) -> None:
         model = ModelHash(f"{step:064x}")
         judged = run.add(evaluated(model, step, 10.0, 100).replace(results=results), subject=KEY)
         run.add(ModelPromoted(model=model, previous=before, step=step, elo=10.0, evidence=evidence(10.0)), judged)
+
+
+def test_second_rejection_of_a_model_counts_as_one() -> None:
+    run = recording()
+    rejected = next(event for event in run.events if isinstance(event.data, PromotionRejected))
+    run.add(rejected.data, rejected)
+    assert config_of(run).rejections == 1
 
 
 def test_progress_counts_champions_that_are_not_withdrawn() -> None:
