@@ -49,6 +49,7 @@ COMMANDS = {
     "store": "Verify the store of models and shards, and delete what nothing needs.",
     "keys": "Make keys, and say which ones the broker admits.",
     "daemon": "Run one daemon, or list them.",
+    "participate": "Do a run's playing, training or evaluating by a command of your own.",
     "config": "Show or check the settings.",
     "new": "Begin a game, network, trainer or controller of your own from a working example.",
     "check": "Check something of your own before a run uses it.",
