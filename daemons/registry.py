@@ -80,7 +80,7 @@ def check_hosted_here(name: str, settings: RunSettings) -> None:
     """Refuse a daemon that only participants host. Raises ``BadSettings``."""
     if name in left_to_participants(settings):
         raise BadSettings(
-            f"Participants are the {name} of a run whose backend is external.",
+            f"The daemon {name} of a run whose backend is external runs in its participants.",
             hint="Run yours: flyball participate KIND -- COMMAND, or flyball.participate in Python.",
         )
 

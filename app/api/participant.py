@@ -13,6 +13,7 @@ from weakref import finalize
 
 import structlog
 
+from app.api import stderr_logger
 from app.api.participation import Seat, first_error, host_daemons, kinds_of
 from app.api.runs import RunLocation, locate_run
 from app.engine.relay import RelayEngine
@@ -38,7 +39,7 @@ class Connecting:
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self.engine = RelayEngine()
-        if not structlog.is_configured():  # otherwise the user's program decides where its logs go
+        if structlog.get_config()["logger_factory"] is stderr_logger:  # otherwise the program has its own logs
             log = location.folder.log(f"participant@{self._seat.name}")
             level = loaded.deployment.log_level
             configure("participant", self._seat.name, log, level, echo=False, whole_process=False)

@@ -16,7 +16,7 @@ class NotAnswered(FlyballError):
 class Request:
     """A task for a participant, which answers it once, by ``succeed`` or ``fail``.
 
-    The task's fields are its items: ``request["learning_rate"]``. As a context manager, a request fails with the
+    The task's fields are its items, as JSON: ``request["learning_rate"]``. As a context manager, a request fails with the
     exception that its block raises, and the exception ends there.
 
     Attributes:
@@ -24,6 +24,7 @@ class Request:
         id: the same whenever the same task is handed out again, for instance after a crash.
         task: the task with all its fields.
         deadline_seconds: time to answer, from when the request was handed out; then it is handed out again.
+        document: the whole request as JSON.
     """
 
     def __init__(self, job: HandedJob) -> None:
@@ -31,6 +32,7 @@ class Request:
         self.task: Task = task_of(job.function, job.spec)
         self.kind: TaskKind = self.task.kind
         self.id, self.deadline_seconds = self.task.id, job.deadline_seconds
+        self.document: JsonObject = self.task.model_dump(mode="json") | {"deadline_seconds": self.deadline_seconds}
 
     @property
     def is_answered(self) -> bool:
@@ -43,13 +45,7 @@ class Request:
         return self._job.is_wanted
 
     def __getitem__(self, field: str) -> Any:
-        if field not in type(self.task).model_fields:
-            raise KeyError(field)
-        return getattr(self.task, field)
-
-    def document(self) -> JsonObject:
-        """Return the request as JSON."""
-        return self.task.model_dump(mode="json") | {"deadline_seconds": self.deadline_seconds}
+        return self.document[field]
 
     def progress(self, epoch: int, epochs: int, **metrics: Any) -> None:
         """Report the progress of a training, for curves and dashboards; of other tasks nothing is shown."""

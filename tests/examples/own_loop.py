@@ -1,8 +1,4 @@
-"""Tabular tic-tac-toe by self-play in NumPy: a loop of its own, which takes part in a run of Flyball.
-
-``python own_loop.py RUN`` plays, trains and evaluates what the run asks for. Tables of values and positions of games are
-files that are named by the SHA-256 of their content.
-"""
+"""Tabular tic-tac-toe by self-play in NumPy: a loop of its own, whose last lines take part in a run of Flyball."""
 
 import io
 import sys
@@ -19,74 +15,66 @@ DIGITS = 3 ** np.arange(9)
 
 
 def save(array):
-    file = io.BytesIO()
-    np.save(file, array)
-    name = sha256(file.getvalue()).hexdigest()
+    np.save(content := io.BytesIO(), array)
+    name = sha256(content.getvalue()).hexdigest()
     FILES.mkdir(exist_ok=True)
-    (FILES / f"{name}.npy").write_bytes(file.getvalue())
+    (FILES / f"{name}.npy").write_bytes(content.getvalue())
     return name
 
 
 def load(name):
-    return None if name == "random" else np.load(FILES / f"{name}.npy")
+    """Return a table of values of positions, or a shard: positions of games, with their results."""
+    return np.zeros(3**9) if name in (None, "random") else np.load(FILES / f"{name}.npy")
 
 
 def play(tables, temperature, rng):
     """Play a game; return the code of each position after a move, and the first player's result: 1, 0 or -1."""
-    board, codes = np.zeros(9, dtype=int), []
-    for ply in range(9):
-        side, moves = 1 - 2 * (ply % 2), np.flatnonzero(board == 0)
-        after = np.tile(board * side, (len(moves), 1))
-        after[np.arange(len(moves)), moves] = 1  # as the player sees it: own marks are 1, the other's -1
-        logits = np.zeros(len(moves))
-        if (table := tables[ply % 2]) is not None:
-            logits = 4 * table[after % 3 @ DIGITS] / temperature
-        odds = np.exp(logits - logits.max())
-        pick = rng.choice(len(moves), p=odds / odds.sum())
-        board = after[pick] * side
-        codes.append(after[pick] % 3 @ DIGITS)
-        if (after[pick][LINES].sum(axis=1) == 3).any():
-            return np.array(codes), side
-    return np.array(codes), 0
+    board, codes, result = np.zeros(9, dtype=int), [], 0
+    for side, table in zip((1, -1) * 5, (*tables,) * 5, strict=True):
+        moves = np.flatnonzero(board == 0)
+        if result or not len(moves):
+            break
+        after = np.tile(board * side, (len(moves), 1))  # as the player sees it: own marks are 1, the other's -1
+        after[np.arange(len(moves)), moves] = 1
+        odds = np.exp(4 * table[after % 3 @ DIGITS] / temperature)
+        board = after[rng.choice(len(moves), p=odds / odds.sum())] * side
+        codes.append(board * side % 3 @ DIGITS)
+        result = side if ((board * side)[LINES].sum(axis=1) == 3).any() else 0
+    return np.array(codes), result
 
 
 def selfplay(request):
-    rng, table = np.random.default_rng(request["seed"]), load(request["model"])
-    others = [load(lineup.opponents[0]) for lineup in request["lineups"] for _ in range(lineup.games)]
-    rows = []
+    rng, table, rows = np.random.default_rng(request["seed"]), load(request["model"]), []
+    others = [load(lineup["opponents"][0]) for lineup in request["lineups"] for _ in range(lineup["games"])]
     for number in range(request["games"]):
-        other, seat = others[number] if number < len(others) else table, number % 2
-        codes, result = play((table, other) if seat == 0 else (other, table), request["temperature"], rng)
-        signs = np.where(np.arange(len(codes)) % 2 == 0, 1, -1)
-        own = np.ones(len(codes), dtype=bool) if other is table else signs == 1 - 2 * seat
-        rows.append(np.stack([codes, signs * result], axis=1)[own])
+        pair = [table, others[number] if number < len(others) else table]
+        codes, result = play(pair[:: 1 - 2 * (number % 2)], request["temperature"], rng)
+        sides = np.resize([1, -1], len(codes))
+        learned = (sides == 1 - 2 * (number % 2)) | (number >= len(others))  # only the model's own moves
+        rows.append(np.stack([codes, sides * result], axis=1)[learned])
     return {"shard": save(np.concatenate(rows)), "rows": sum(map(len, rows))}
 
 
 def train(request):
-    table = np.zeros(3**9) if request["base_model"] is None else load(request["base_model"])
-    if request["base_model"] is None:
-        return {"model": save(table)}
-    codes, results = np.concatenate([load(shard) for shard in request["shards"]]).T
-    for epoch in range(1, request["epochs"] + 1):
-        errors = results - table[codes]
-        change = np.bincount(codes, errors, 3**9) / np.maximum(1, np.bincount(codes, minlength=3**9))
-        table += request["learning_rate"] * change
-        request.progress(epoch, request["epochs"], loss=(errors**2).mean())
-    return {"model": save(table), "metrics": {"loss": (errors**2).mean()}}
+    table, metrics = load(request["base_model"]), {}
+    for epoch in range(request["epochs"] if request["shards"] else 0):  # the first model has nothing to learn from
+        codes, results = np.concatenate([load(shard) for shard in request["shards"]]).T
+        errors, counts = results - table[codes], np.bincount(codes, minlength=3**9)
+        table += request["learning_rate"] * np.bincount(codes, errors, 3**9) / np.maximum(counts, 1)
+        metrics = {"loss": float((errors**2).mean())}
+        request.progress(epoch + 1, request["epochs"], **metrics)
+    return {"model": save(table), "metrics": metrics}
 
 
 def evaluate(request):
-    rng, tables = np.random.default_rng(request["seed"] + request["first"]), [load(request["model"]), None]
-    tables[1], scores = load(request["opponent"]), []
-    for number in range(request["first"], request["first"] + request["games"]):
-        _, result = play(tables if number % 2 == 0 else tables[::-1], request["temperature"], rng)
-        scores.append((1 + (result if number % 2 == 0 else -result)) / 2)
-    return {"scores": scores}
+    rng = np.random.default_rng([request["seed"], request["first"]])
+    pair = [load(request["model"]), load(request["opponent"])]
+    signs = [1 - 2 * (number % 2) for number in range(request["first"], request["first"] + request["games"])]
+    return {"scores": [(1 + sign * play(pair[::sign], request["temperature"], rng)[1]) / 2 for sign in signs]}
 
 
 if __name__ == "__main__":
     work = {"selfplay": selfplay, "training": train, "evaluation": evaluate}
-    for request in flyball.participate(sys.argv[1], *work):
-        with request:  # an exception is the request's failure
+    for request in flyball.participate(sys.argv[1], *(sys.argv[2:] or work)):
+        with request:  # an exception in the block is the request's failure
             request.succeed(**work[request.kind](request))

@@ -1,0 +1,108 @@
+"""A loop that nobody wrote for Flyball is governed by it: tests/examples/own_loop.py, in processes of its own."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from running_loop import EXAMPLES, FLYBALL, RunningLoop, flyball, running_loop
+
+from app.events import (
+    EvaluationCompleted,
+    EvaluationFailed,
+    ModelPromoted,
+    NodeLost,
+    QualityScoreUpdated,
+    SelfplayComplete,
+    SelfplayFailed,
+    TrainingCompleted,
+    TrainingFailed,
+    TrainingProgress,
+)
+
+SUPPORT = EXAMPLES.parent / "support"
+RESULTS = (SelfplayComplete, SelfplayFailed, TrainingCompleted, TrainingFailed, EvaluationCompleted, EvaluationFailed)
+SETTINGS = "tick_seconds = 1.0\n" + (EXAMPLES / "own_loop.toml").read_text(encoding="utf-8")
+BRISK = "\n[deployment]\nheartbeat_seconds = 0.5\nnode_silent_seconds = 3.0\ndrain_seconds = 3.0\n"
+
+
+@contextmanager
+def participant(folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a participant in the run folder; end it as its supervisor would."""
+    process = subprocess.Popen(words, cwd=folder, stdin=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def promoted(loop: RunningLoop, after: int = 0) -> list[int]:
+    return [event.data.step for event in loop.events(ModelPromoted, after=after) if event.data.step > 0]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for file in (EXAMPLES / "own_loop.py", SUPPORT / "own_loop_command.py"):
+        shutil.copy(file, tmp_path)
+    return tmp_path
+
+
+@pytest.mark.timeout(600)
+def test_own_loop_is_promoted_and_survives_kill_9(folder: Path) -> None:
+    words = (sys.executable, "own_loop.py", ".")
+    with running_loop(folder, SETTINGS + BRISK) as loop:
+        for _ in range(3):
+            with participant(folder, *words) as process:
+                before = len(promoted(loop))
+                loop.wait_for("a promotion", lambda wanted=before + 2: len(promoted(loop)) >= wanted)
+                process.kill()
+                process.wait()
+        lost = loop.head()
+        with participant(folder, *words) as process:
+            loop.wait_for("promotions after the kills", lambda: len(promoted(loop, lost)) >= 2)
+            daemons = {line["daemon"] for line in json.loads(flyball(folder, "status", "--json"))["daemons"]}
+            assert {"training", "evaluation", "selfplay_worker", "feedback"} <= daemons
+            process.terminate()
+            assert process.wait(timeout=60) == 0
+        shards = loop.events(QualityScoreUpdated)
+        for kind in RESULTS:
+            counts = Counter(event.data.request_id for event in loop.events(kind))
+            assert max(counts.values(), default=1) == 1, kind
+        assert max(Counter(event.data.shard.key for event in shards).values()) == 1
+        assert not loop.events(SelfplayFailed, TrainingFailed, EvaluationFailed)
+        ratings = [event.data.elo for event in loop.events(EvaluationCompleted) if event.data.purpose == "rating"]
+        assert ratings[-1] > ratings[0] + 200
+        assert loop.leave() == 0
+    assert "different                            0" in flyball(folder, "replay", "--check")
+
+
+@pytest.mark.timeout(600)
+def test_command_trains_beside_another_participant(folder: Path) -> None:
+    command = (FLYBALL, "participate", "--run", ".", "training", "--", "python", "own_loop_command.py")
+    others = (sys.executable, "own_loop.py", ".", "selfplay", "evaluation")
+    with (
+        running_loop(folder, SETTINGS + BRISK) as loop,
+        participant(folder, *others),
+        participant(folder, *command) as process,
+    ):
+        loop.wait_for("two promotions", lambda: len(promoted(loop)) >= 2)
+        assert loop.events(TrainingProgress)
+        assert {event.source for event in loop.events(TrainingCompleted)} <= {"training@laptop.1", "training@laptop.2"}
+        process.kill()
+        process.wait()
+        loop.wait_for("the loss", lambda: loop.events(NodeLost))
+        after = loop.head()
+        with participant(folder, *command):
+            loop.wait_for("a promotion after the kill", lambda: promoted(loop, after))
+        counts = Counter(event.data.request_id for event in loop.events(TrainingCompleted))
+        assert max(counts.values()) == 1
