@@ -14,7 +14,7 @@ from weakref import finalize
 import structlog
 
 from app.api import stderr_logger
-from app.api.participation import Seat, first_error, host_daemons, kinds_of
+from app.api.participation import Seat, first_error, host_daemons, kinds_of, relay_jobs
 from app.api.runs import RunLocation, locate_run
 from app.engine.relay import RelayEngine
 from app.participation.requests import Request
@@ -55,15 +55,8 @@ class Connecting:
                 structlog.get_logger("participant").error("participant failed", error=str(self._error))
 
     async def _host(self) -> None:
-        host = host_daemons(self._location, self._kinds, self.engine, self._stop, name=self._seat.name, say=_say)
-        try:
-            async with asyncio.TaskGroup() as group:
-                hosting, stopping = group.create_task(host), group.create_task(self._stop.wait())
-                await asyncio.wait((hosting, stopping), return_when=asyncio.FIRST_COMPLETED)
-                self.engine.withdraw()
-                stopping.cancel()
-        finally:
-            await self.engine.close()
+        hosting = host_daemons(self._location, self._kinds, self.engine, self._stop, name=self._seat.name, say=_say)
+        await relay_jobs(hosting, self.engine, self._stop)
 
     def stop(self) -> None:
         """Ask for the end: running jobs get their time, and no others are handed out."""

@@ -6,18 +6,19 @@ retries and ids are theirs.
 
 import asyncio
 import fcntl
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from app.api.runs import RunLocation, open_bus, past_events
 from app.config import CPU, BadSettings, RunSettings
 from app.config.loading import Loaded
 from app.core import BadUsage, FlyballError, is_broker, suggest
 from app.engine import Engine
+from app.engine.relay import RelayEngine
 from app.events import RunConfigured
 from app.job_specs import JobContext
 from app.participation.tasks import TASK_KINDS, TaskKind
@@ -152,6 +153,18 @@ async def host_daemons(
             spec = spec if spec.worker is Evaluator else replace(spec, capacity=slots)
             identity = WorkerIdentity(f"{spec.name}@{name}", name, context)
             group.create_task(run_host(spec, identity, loaded, location.folder, engine=engine, stop=stop))
+
+
+async def relay_jobs(hosting: Coroutine[Any, Any, None], engine: RelayEngine, stop: asyncio.Event) -> None:
+    """Host daemons whose jobs the engine hands out, and hand out no others once ``stop`` is set."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            hosted, stopping = group.create_task(hosting), group.create_task(stop.wait())
+            await asyncio.wait((hosted, stopping), return_when=asyncio.FIRST_COMPLETED)
+            engine.withdraw()
+            stopping.cancel()
+    finally:
+        await engine.close()
 
 
 def first_error(error: BaseException) -> BaseException:
