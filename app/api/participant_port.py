@@ -7,7 +7,7 @@ import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 from pydantic.json_schema import models_json_schema
@@ -43,7 +43,7 @@ class Reporting(FrozenModel):
 
     epoch: PositiveCount
     epochs: PositiveCount
-    metrics: Metrics = {}
+    metrics: Metrics = Field({})
 
 
 class Failing(FrozenModel):
@@ -196,14 +196,13 @@ async def _openapi(_: HttpRequest) -> Response:
 def openapi() -> dict[str, Any]:
     """Return the port's description, as OpenAPI 3.1 has it."""
     answers = tuple(task.answer for task in TASKS)
-    taken = (Asking, Reporting, Failing, *answers)
-    named, definitions = models_json_schema(
-        [
-            *((model, "validation") for model in taken),
-            *((model, "serialization") for model in (*TASKS, Received, Refused)),
-        ],
-        ref_template=REF,
-    )
+    taken: tuple[type[FrozenModel], ...] = (Asking, Reporting, Failing, *answers)
+    sent: tuple[type[FrozenModel], ...] = (*TASKS, Received, Refused)
+    modes: list[tuple[type[FrozenModel], Literal["validation", "serialization"]]] = [
+        *((model, "validation") for model in taken),
+        *((model, "serialization") for model in sent),
+    ]
+    named, definitions = models_json_schema(modes, ref_template=REF)
 
     def schema(*models: type[FrozenModel]) -> dict[str, Any]:
         schemas = [next(found for (model, _), found in named.items() if model is wanted) for wanted in models]

@@ -131,9 +131,8 @@ def _listen(address: str, loaded: Loaded) -> socket.socket:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind(where)
     except (OSError, ValueError, OverflowError) as error:
-        raise BadUsage(
-            f"No port for participants at {address}: {error}.", hint="Write [HOST:]PORT, a free one."
-        ) from error
+        hint = "Write [HOST:]PORT, and a port that is free."
+        raise BadUsage(f"No port for participants at {address}: {error}.", hint=hint) from error
     return server
 
 

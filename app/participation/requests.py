@@ -16,8 +16,8 @@ class NotAnswered(FlyballError):
 class Request:
     """A task for a participant, which answers it once, by ``succeed`` or ``fail``.
 
-    The task's fields are its items, as JSON: ``request["learning_rate"]``. As a context manager, a request fails with the
-    exception that its block raises, and the exception ends there.
+    The task's fields are its items, as JSON: ``request["learning_rate"]``. As a context manager, a request fails with
+    the exception that its block raises, and the exception ends there.
 
     Attributes:
         kind: selfplay, inspection, training, evaluation or distribution.

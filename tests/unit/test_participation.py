@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from participation_specs import BASE, CONTEXT, INSPECT, JOBS, MODEL, PLAY, SHARD, THEIRS, TRAIN
 from pydantic import ValidationError
 
 from app.api.participation import Seat, check_kinds, kinds_of
@@ -25,21 +26,7 @@ from app.participation.tasks import NotExternal, task_of
 from daemons.registry import check_hosted_here, left_to_participants
 
 OURS = GAMES["tic_tac_toe_2p"]
-THEIRS = GameConfig(key="mine_2p", backend="external", game="mine, rules 1", players=2, options={"size": 3})
 EXTERNAL = RunSettings(configs=(THEIRS,))
-MODEL, BASE, SHARD = "a" * 64, "b" * 64, "c" * 64
-CONTEXT = {"store": "/nowhere", "config": THEIRS.model_dump(mode="json"), "seed": 5}
-TRAIN = CONTEXT | {
-    "base_model": BASE,
-    "shards": [SHARD],
-    "replayed": [],
-    "rows": 70,
-    "step": 3,
-    "learning_rate": 0.1,
-    "epochs": 2,
-}
-PLAY = CONTEXT | {"model": MODEL, "lineups": [], "games": 8, "temperature": 1.0, "worker": "selfplay_worker@laptop.1"}
-INSPECT = CONTEXT | {"shard": SHARD, "model": MODEL}
 
 
 def match(games: int, first: int = 0, players: int = 2) -> dict[str, Any]:
@@ -50,7 +37,7 @@ def match(games: int, first: int = 0, players: int = 2) -> dict[str, Any]:
 
 
 def task(name: str, spec: dict[str, Any]) -> Any:
-    return task_of(f"{jobs.__name__}:{name}", spec)
+    return task_of(f"{JOBS}:{name}", spec)
 
 
 def test_external_and_our_configurations_are_not_mixed() -> None:
@@ -202,7 +189,7 @@ def test_shard_that_nobody_inspects_is_accepted() -> None:
 
 
 async def handed(engine: RelayEngine, name: str = "train", spec: dict = TRAIN, reports: Any = None) -> Any:
-    running = asyncio.get_running_loop().create_task(engine.run(f"{jobs.__name__}:{name}", spec, reports, 60.0))
+    running = asyncio.get_running_loop().create_task(engine.run(f"{JOBS}:{name}", spec, reports, 60.0))
     job = await asyncio.to_thread(engine.take, 10.0)
     assert job is not None
     return running, Request(job)
@@ -254,14 +241,14 @@ async def test_answer_after_the_end_is_told_that_nobody_waits() -> None:
 async def test_withdrawn_jobs_are_cancelled_and_not_failed() -> None:
     engine = RelayEngine()
     running, request = await handed(engine)
-    waiting = asyncio.get_running_loop().create_task(engine.run(f"{jobs.__name__}:train", TRAIN))
+    waiting = asyncio.get_running_loop().create_task(engine.run(f"{JOBS}:train", TRAIN))
     await asyncio.sleep(0)
     engine.withdraw()
     assert engine.take(0.0) is None
     with pytest.raises(asyncio.CancelledError):
         await waiting
     with pytest.raises(asyncio.CancelledError):
-        await engine.run(f"{jobs.__name__}:train", TRAIN)
+        await engine.run(f"{JOBS}:train", TRAIN)
     request.succeed(model=MODEL)
     assert (await running)["model"] == MODEL
 
@@ -276,7 +263,7 @@ request = json.loads((folder / "request.json").read_text())
 def commanded(tmp_path: Path, body: str) -> dict[str, Any]:
     (tmp_path / "work.py").write_text(COMMAND.format(body=body))
     same = {"working_folder": str(tmp_path), "scratch": str(tmp_path / "tasks"), "deadline_seconds": 9.0}
-    return same | {"command": ["python", "work.py"], "function": f"{jobs.__name__}:train", "spec": TRAIN}
+    return same | {"command": ["python", "work.py"], "function": f"{JOBS}:train", "spec": TRAIN}
 
 
 ANSWER = '(folder / "result.json").write_text(json.dumps({}))'
@@ -316,7 +303,7 @@ async def test_command_engine_runs_tasks_in_processes(tmp_path: Path) -> None:
     commanded(tmp_path, body)
     engine = CommandEngine(LocalEngine(), (sys.executable, "work.py"), tmp_path, tmp_path / "tasks")
     try:
-        assert (await engine.run(f"{jobs.__name__}:train", TRAIN))["model"] == "d" * 64
+        assert (await engine.run(f"{JOBS}:train", TRAIN))["model"] == "d" * 64
         assert await engine.capacity() is None
     finally:
         await engine.close()
