@@ -51,7 +51,7 @@ COMMANDS = {
     "daemon": "Run one daemon, or list them.",
     "participate": "Do a run's playing, training or evaluating by a command of your own.",
     "config": "Show or check the settings.",
-    "new": "Begin a game, network, trainer or controller of your own from a working example.",
+    "new": "Begin a game, network, trainer, controller or participant of your own from a working example.",
     "check": "Check something of your own before a run uses it.",
     "events": "List event types, show a schema, draw the graph of events.",
     "completion": "Print the completion script of a shell.",

@@ -130,6 +130,7 @@ def _listen(address: str, loaded: Loaded) -> socket.socket:
         server = socket.socket(family, kind, protocol)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind(where)
+        server.listen(128)
     except (OSError, ValueError, OverflowError) as error:
         hint = "Write [HOST:]PORT, and a port that is free."
         raise BadUsage(f"No port for participants at {address}: {error}.", hint=hint) from error

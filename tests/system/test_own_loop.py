@@ -1,14 +1,18 @@
 """A loop that nobody wrote for Flyball is governed by it: tests/examples/own_loop.py, in processes of its own."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import own_loop
 import pytest
 from running_loop import EXAMPLES, FLYBALL, RunningLoop, flyball, running_loop
 
@@ -32,9 +36,9 @@ BRISK = "\n[deployment]\nheartbeat_seconds = 0.5\nnode_silent_seconds = 3.0\ndra
 
 
 @contextmanager
-def participant(folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+def participant(folder: Path, *words: str, stderr: Any = None) -> Iterator[subprocess.Popen[bytes]]:
     """Start a participant in the run folder; end it as its supervisor would."""
-    process = subprocess.Popen(words, cwd=folder, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(words, cwd=folder, stdin=subprocess.DEVNULL, stderr=stderr)
     try:
         yield process
     finally:
@@ -106,3 +110,32 @@ def test_command_trains_beside_another_participant(folder: Path) -> None:
             loop.wait_for("a promotion after the kill", lambda: promoted(loop, after))
         counts = Counter(event.data.request_id for event in loop.events(TrainingCompleted))
         assert max(counts.values()) == 1
+
+
+def call(address: str, token: str, path: str, body: dict[str, Any]) -> Any:
+    """Post JSON as any language can; return the answer, None for an empty one."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{address}{path}", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.loads(response.read() or "null")
+
+
+@pytest.mark.timeout(600)
+def test_program_trains_over_http(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_loop, "FILES", folder / "own_loop_files")
+    words = (FLYBALL, "participate", "--run", ".", "training", "--http", "0")
+    others = (sys.executable, "own_loop.py", ".", "selfplay", "evaluation")
+    with running_loop(folder, SETTINGS + BRISK) as loop, participant(folder, *others):
+        with (folder / "port.out").open("wb") as said, participant(folder, *words, stderr=said):
+            line = loop.wait_for("the port", lambda: re.search(r"http://\S+:\d+", (folder / "port.out").read_text()))
+            address, token = line[0], (folder / "participants" / "token").read_text().strip()
+            while len(promoted(loop)) < 2:
+                if request := call(address, token, "/requests", {"worker": "w", "wait_seconds": 5}):
+                    answer = own_loop.train(HttpRequest(request))
+                    assert call(address, token, f"/requests/{request['id']}/answer", answer)["wanted"]
+        assert not loop.events(TrainingFailed)
+
+
+class HttpRequest(dict):
+    def progress(self, epoch: int, epochs: int, **metrics: float) -> None:
+        """Report nothing."""
