@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
 from types import TracebackType
@@ -64,7 +65,9 @@ class Connecting:
             self._loop.call_soon_threadsafe(self._stop.set)
 
     def end(self) -> None:
-        """Stop, and wait for the end. Idempotent."""
+        """Stop, and wait for the end. A request without an answer stays to be done. Idempotent."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(partial(self.engine.withdraw, taken=True))
         self.stop()
         if self._thread is not current_thread():
             self._thread.join()

@@ -143,6 +143,8 @@ def _run_all(
             check_history(folder)
         before = _check_journal(folder.journal, loaded.run)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
+        if loaded.run.is_external:
+            title += f"\nParticipants play, train and evaluate. To start one: {location.command('participate', 'KIND')} -- COMMAND"
         specs = child_specs(location, loaded, role)
         specs.needed[:0] = fork_server_specs(location, loaded)
         shown, server = open_dashboard(deployment.dashboard, role)

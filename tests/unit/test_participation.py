@@ -253,6 +253,17 @@ async def test_withdrawn_jobs_are_cancelled_and_not_failed() -> None:
     assert (await running)["model"] == MODEL
 
 
+async def test_withdrawn_jobs_keep_their_answers() -> None:
+    engine = RelayEngine()
+    answered, request = await handed(engine)
+    open_one, _ = await handed(engine)
+    request.succeed(model=MODEL)
+    engine.withdraw(taken=True)
+    assert (await answered)["model"] == MODEL
+    with pytest.raises(asyncio.CancelledError):
+        await open_one
+
+
 COMMAND = """import json, pathlib, sys
 folder = pathlib.Path(sys.argv[1])
 request = json.loads((folder / "request.json").read_text())
