@@ -144,7 +144,8 @@ def _run_all(
         before = _check_journal(folder.journal, loaded.run)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
         if loaded.run.is_external:
-            title += f"\nParticipants play, train and evaluate. To start one: {location.command('participate', 'KIND')} -- COMMAND"
+            start = location.command("participate", "KIND")
+            title += f"\nParticipants play, train and evaluate. To start one: {start} -- COMMAND"
         specs = child_specs(location, loaded, role)
         specs.needed[:0] = fork_server_specs(location, loaded)
         shown, server = open_dashboard(deployment.dashboard, role)
