@@ -28,7 +28,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
-from app.config import DEFAULT_BACKEND, LANGUAGE_BACKEND, PARAMETERS, REPLAY_ROWS, GameConfig, Parameter, RunSettings
+from app.config import (
+    DEFAULT_BACKEND,
+    EXTERNAL_BACKEND,
+    LANGUAGE_BACKEND,
+    PARAMETERS,
+    REPLAY_ROWS,
+    GameConfig,
+    Parameter,
+    RunSettings,
+)
 from app.core import HEURISTIC, FlyballError, load_plugin
 
 BACKENDS = "flyball.backends"
@@ -153,7 +162,24 @@ LANGUAGE = Backend(
 )
 """A language model's low-rank adapter, which plays text games. It learns by GRPO."""
 
-OURS = {backend.name: backend for backend in (POLICY_GRADIENT, SEARCH, LANGUAGE)}
+
+def _describe_external(config: GameConfig) -> GameInfo:
+    return GameInfo(config.game, config.players, config.builtins, frozenset(PARAMETERS), replay_rows=config.replay_rows)
+
+
+EXTERNAL = Backend(
+    name=EXTERNAL_BACKEND,
+    describe=_describe_external,
+    initialise="app.participation.jobs:initialise",
+    play="app.participation.jobs:play",
+    inspect="app.participation.jobs:inspect",
+    train="app.participation.jobs:train",
+    match="app.participation.jobs:match",
+    distribute="app.participation.jobs:distribute",
+)
+"""Anything that participants play, train and evaluate elsewhere (ADR-038)."""
+
+OURS = {backend.name: backend for backend in (POLICY_GRADIENT, SEARCH, LANGUAGE, EXTERNAL)}
 
 
 def backend_of(config: GameConfig) -> Backend:

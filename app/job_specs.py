@@ -70,6 +70,7 @@ class TrainSpec(JobContext):
     replayed: tuple[ShardKey, ...] = Field(
         default=(), description="shards of earlier trainings, oldest first, as many as ``replay_rows`` says"
     )
+    rows: int = Field(0, ge=0, description="of ``shards``, together")
     seed: int = Field(ge=0)
     step: int = Field(ge=0)
     learning_rate: float = Field(ge=1e-12, le=1)
@@ -255,6 +256,7 @@ class DistributionSpec(JobContext):
     model: ModelHash | None = Field(description="to verify")
     discard: tuple[ModelHash, ...] = Field(description="models to delete")
     needed: tuple[ModelHash, ...] = Field(default=(), description="models that this node's cache has to keep")
+    config: GameConfig | None = Field(default=None, description="whose model it is")
 
 
 class DistributionResult(JobResult):

@@ -15,7 +15,7 @@ from typing import ClassVar
 from msgspec import field
 
 from app.controllers import Controller, Lineage, States, state_of
-from app.core import BROKER, SECOND_US, EventId, FlyballError, JsonObject, ModelHash, backoff, is_broker
+from app.core import BROKER, SECOND_US, EventId, FlyballError, ModelHash, backoff, is_broker
 from app.events import (
     Cause,
     CheckpointAdded,
@@ -315,12 +315,12 @@ class Distributor(Worker[DistributionRequest], Controller):
         request, is_head = pending.wanted, self._is_head(pending)
         assert request is not None  # because ``pending`` returns only rows with a cause
         discard = pending.overdue if request.model is None else () if pending.verifies else pending.superseded
-        spec: JsonObject = {
-            **self.identity.context.model_dump(mode="json"),
-            "model": request.model,
-            "discard": list(discard) if is_head else [],
-            "needed": sorted({model for state in states.values() for model in _needed(state.lineage)}),
-        }
+        spec = self.spec(
+            cause,
+            model=request.model,
+            discard=list(discard) if is_head else [],
+            needed=sorted({model for state in states.values() for model in _needed(state.lineage)}),
+        )
         earlier, looks = list[ModelHash](), is_head and pending.lost
         if looks:
             champions = state_of(states, cause.subject or "").lineage.champions

@@ -1,7 +1,7 @@
 """Forecast of the size that a run's store will have."""
 
 from app.backends import OURS
-from app.config import LANGUAGE_BACKEND, GameConfig, RunSettings
+from app.config import EXTERNAL_BACKEND, LANGUAGE_BACKEND, GameConfig, RunSettings
 from app.store import MemoryStore, put_shard
 from daemons.quality_monitor import STAYING, WINDOWS
 
@@ -16,9 +16,9 @@ def forecast(settings: RunSettings) -> dict[str, int]:
     """Return the bytes that the store will hold, by configuration.
 
     Counted are the rows that trainings may still need, the shards that inspections compare with, and a full league.
-    Configurations whose backend is language models or the user's own are left out.
+    Configurations whose models are language models, a participant's or of the user's own backend are left out.
     """
-    backends = OURS.keys() - {LANGUAGE_BACKEND}
+    backends = OURS.keys() - {LANGUAGE_BACKEND, EXTERNAL_BACKEND}
     return {config.key: _expected(config, settings) for config in settings.configs if config.backend in backends}
 
 

@@ -156,6 +156,27 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     stop = asyncio.Event()  # after Ray, which would handle the signals by ending the process
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    try:
+        await run_host(spec, identity, loaded, folder, engine=engine, stop=stop)
+    finally:
+        if engine:
+            await engine.close()
+
+
+async def run_host(
+    spec: DaemonSpec,
+    identity: WorkerIdentity,
+    loaded: Loaded,
+    folder: RunFolder,
+    *,
+    engine: Engine | None,
+    stop: asyncio.Event,
+) -> None:
+    """Run a daemon's host until ``stop`` is set and its jobs are drained. The engine stays open.
+
+    Raises errors in an ExceptionGroup, or ``OtherHistory`` once the daemon's files of another history are set aside.
+    """
+    deployment = loaded.deployment
     state_file = migrated_path(folder.state(spec.name, identity.node), spec.name)
     outbox_file = migrated_path(folder.outbox(spec.name, identity.node), spec.name)
     states = opened(SqliteStateStore, state_file, "its content is rebuilt from the journal")
@@ -183,8 +204,6 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
         except* OtherHistory as caught:
             foreign = caught
         finally:
-            if engine:
-                await engine.close()
             await bus.close()
         files = [state_file, folder.state(RECEIVERS, identity.node)] if spec.companion else [state_file]
         files += [outbox_file] if outbox.load() else []

@@ -231,7 +231,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
                 components=result.components,
                 seconds=seconds,
             )
-        if played.probe:
+        if played.probe or not result.checked:
             return (verdict,)
         parity = ParityChecked(
             request_id=played.request_id,

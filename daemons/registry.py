@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal, get_args
 
-from app.config import RunSettings
+from app.config import BadSettings, RunSettings
 from app.core import FlyballError
 from daemons import (
     broker,
@@ -66,6 +66,23 @@ def names_of(role: MachineRole | None) -> tuple[str, ...]:
         for name, spec in DAEMONS.items()
         if role is None or name in ON_ALL_MACHINES or (spec.worker is not None) == (role == "worker")
     )
+
+
+def left_to_participants(settings: RunSettings) -> frozenset[str]:
+    """Return the names of the daemons that only participants host (ADR-038)."""
+    if not settings.is_external:
+        return frozenset()
+    left = {selfplay_worker.DAEMON.name, training.DAEMON.name, evaluation.DAEMON.name}
+    return frozenset(left | ({quality_monitor.DAEMON.name} if settings.external_inspection else set()))
+
+
+def check_hosted_here(name: str, settings: RunSettings) -> None:
+    """Refuse a daemon that only participants host. Raises ``BadSettings``."""
+    if name in left_to_participants(settings):
+        raise BadSettings(
+            f"The daemon {name} of a run whose backend is external runs in its participants.",
+            hint="Run yours: flyball participate KIND -- COMMAND, or flyball.participate in Python.",
+        )
 
 
 def daemons_of(*settings: RunSettings) -> Mapping[str, DaemonSpec]:

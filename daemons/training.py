@@ -98,6 +98,7 @@ class Trainer(Worker[TrainingRequested]):
                 "base_model": request.base_model,
                 "shards": [shard.key for shard in request.shards],
                 "replayed": [shard.key for shard in pending.replay.shards],
+                "rows": sum(shard.rows for shard in request.shards),
                 "step": request.step,
                 "learning_rate": request.learning_rate,
                 "epochs": request.epochs,

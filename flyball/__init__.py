@@ -8,6 +8,7 @@ Do what the commands do:
     exploitability: what best responses gain against a model, in small games; return an ExploitabilityResult.
     optimal_moves: the share of a model's moves that are optimal, in games with a solver; return an OptimalResult.
     load_policy: load a checkpoint, a run's best policy or an exported one as a LoadedPolicy, which acts.
+    participate: do a run's playing, training or evaluating by your own program; return a Participant.
     connect, connect_async: open a run as a Connection or AsyncConnection: publish, subscribe, state, journal.
     simulate: run the controllers on a modelled cluster; return a SimulationResult.
     check_game, check_network, check_player, check_backend: return the faults of a configuration's parts.
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from app.api.evaluation import EvaluationResult, evaluate
     from app.api.exploitability import ExploitabilityResult, exploitability
     from app.api.optimal import OptimalResult, optimal_moves
+    from app.api.participant import Participant, participate
     from app.api.policies import LoadedPolicy, load_policy
     from app.api.simulation import SimulationResult, simulate
     from app.api.training import train
@@ -120,6 +122,7 @@ __all__ = [
     "MemoryStore",
     "NetworkShape",
     "OptimalResult",
+    "Participant",
     "Payload",
     "Player",
     "Row",
@@ -150,6 +153,7 @@ __all__ = [
     "load_policy",
     "open_table",
     "optimal_moves",
+    "participate",
     "play_match",
     "shogi",
     "simulate",
@@ -165,6 +169,7 @@ _NAMES = {
     "app.api.evaluation": ("EvaluationResult", "evaluate"),
     "app.api.exploitability": ("ExploitabilityResult", "exploitability"),
     "app.api.optimal": ("OptimalResult", "optimal_moves"),
+    "app.api.participant": ("Participant", "participate"),
     "app.api.policies": ("LoadedPolicy", "load_policy"),
     "app.api.simulation": ("SimulationResult", "simulate"),
     "app.api.training": ("train",),

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from app.api.arguments import Seed
 from app.backends import OURS
-from app.config import Compute, FrozenModel, GameConfig
+from app.config import EXTERNAL_BACKEND, Compute, FrozenModel, GameConfig
 from app.core import ConfigKey, FlyballError
 from app.language.diplomacy_text import VARIANTS
 
@@ -83,10 +83,10 @@ def check_watchable(config: GameConfig) -> None:
     Raises ``Unwatchable`` for Diplomacy, and for a backend of the user's own, because only that backend knows how to
     play.
     """
-    if config.backend not in OURS:
+    if config.backend not in OURS or config.is_external:
         raise Unwatchable(
             f"Games of {config.key} cannot be watched: they are played by the backend {config.backend}.",
-            hint=f"Games of the backends {' and '.join(OURS)} can.",
+            hint=f"Games of the backends {' and '.join(name for name in OURS if name != EXTERNAL_BACKEND)} can.",
         )
     if config.game in VARIANTS:
         raise Unwatchable(

@@ -62,4 +62,5 @@ def check(location: RunLocation, *, as_json: bool) -> None:
     else:
         note(f"The settings are fine: {', '.join(keys)} on {loaded.deployment.node}.")
         shares = ", ".join(f"{key} {size_text(size)}" for key, size in expected.items())
-        note(f"Expected size of the store: {shares}; the bound is {size_text(loaded.deployment.store_bytes)}.")
+        if shares:
+            note(f"Expected size of the store: {shares}; the bound is {size_text(loaded.deployment.store_bytes)}.")

@@ -10,7 +10,7 @@ from app.cli.output import note, write_row
 from app.controllers import Controller
 from app.core import BROKER
 from daemons.open_files import allow_open_files
-from daemons.registry import daemons_of, spec_of
+from daemons.registry import check_hosted_here, daemons_of, spec_of
 from daemons.run_folder import bus_endpoint
 
 
@@ -37,6 +37,7 @@ def run(location: RunLocation, name: str, *, supervised: bool) -> None:
         check_present(location.folder)
     allow_open_files()
     spec, loaded = spec_of(name), location.load()
+    check_hosted_here(spec.name, loaded.run)
     if not supervised:
         prepare(location.folder)
     endpoint = bus_endpoint(location.folder, loaded.deployment)

@@ -1,4 +1,4 @@
-"""``flyball new``: begin a game, network, trainer or controller of one's own.
+"""``flyball new``: begin a game, network, trainer, controller or participant of one's own.
 
 The files are made from a working example.
 """
@@ -32,11 +32,13 @@ class Example:
         module: name of its files: ``MODULE.py``, ``MODULE.toml`` and ``test_MODULE.py``.
         names: other names in it, with those that replace them: ``{name}`` and ``{class}`` stand for the new one's.
         commands: what to try next.
+        beside: a command to run beside the last of them.
     """
 
     module: str
     names: Mapping[str, str]
     commands: tuple[str, ...]
+    beside: str = ""
 
 
 EXAMPLES: Mapping[str, Example] = {
@@ -52,6 +54,7 @@ EXAMPLES: Mapping[str, Example] = {
         {"Cosine": "{class}", "controllers.cosine": "controllers.{name}", "without cosine": "without {name}"},
         ("config check", "simulate --configs tic_tac_toe_2p --nodes 4 --days 1", "up"),
     ),
+    "participant": Example("own_loop", {}, ("config check", "up"), beside="python {name}.py {name}_run"),
 }
 
 
@@ -61,7 +64,7 @@ EXAMPLES: Mapping[str, Example] = {
 @click.option("--folder", default=Path(), type=FOLDER, help="Where the files are written.")
 @json_option
 def new(kind: str, name: str, *, folder: Path, as_json: bool) -> None:
-    """Begin a game, network, trainer or controller from a working example.
+    """Begin a game, network, trainer, controller or participant from a working example.
 
     Writes NAME.py, its settings NAME.toml and its test test_NAME.py, which passes; no file is overwritten. Prints the
     commands to try next.
@@ -85,6 +88,8 @@ def new(kind: str, name: str, *, folder: Path, as_json: bool) -> None:
     flyball = f"flyball --config-file {name}.toml --run {name}_run"
     tried = [f"{flyball} {command.format(name=name)}" for command in example.commands]
     following = [*begin, f"python -m pytest test_{name}.py", *tried]
+    if example.beside:
+        following.append(f"{example.beside.format(name=name)}  # beside it")
     if as_json:
         write_values({**values, "next": following}, as_json=True)
         return

@@ -40,7 +40,7 @@ from daemons.bootstrap import check_settings
 from daemons.clock import SystemClock
 from daemons.open_files import allow_open_files
 from daemons.ray_cluster import cluster_command, is_own_cluster, ray_environment
-from daemons.registry import MACHINE_ROLES, MachineRole, names_of
+from daemons.registry import MACHINE_ROLES, MachineRole, left_to_participants, names_of
 from daemons.run_folder import AlreadyRunning, FolderLock, FolderLost, bus_endpoint, check_history, prepare
 from daemons.suitability import check_lasting
 from daemons.supervisor import ChildReport, ChildSpec, Supervisor
@@ -143,6 +143,9 @@ def _run_all(
             check_history(folder)
         before = _check_journal(folder.journal, loaded.run)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
+        if loaded.run.is_external:
+            start = location.command("participate", "KIND")
+            title += f"\nParticipants play, train and evaluate. To start one: {start} -- COMMAND"
         specs = child_specs(location, loaded, role)
         specs.needed[:0] = fork_server_specs(location, loaded)
         shown, server = open_dashboard(deployment.dashboard, role)
@@ -281,7 +284,7 @@ def child_specs(location: RunLocation, loaded: Loaded, role: MachineRole | None 
     """Return a process for each daemon.
 
     The others need the broker, and the Ray cluster if the run starts one. The monitoring daemon is left out if the
-    settings ask it for nothing.
+    settings ask it for nothing, and so are the daemons that only participants host.
     """
     folder, environment = location.folder, child_environment(location, loaded)
     cluster = []
@@ -289,7 +292,10 @@ def child_specs(location: RunLocation, loaded: Loaded, role: MachineRole | None 
         environment |= ray_environment(folder)
         cluster = [ChildSpec("ray", cluster_command(folder, loaded.deployment), folder.errors("ray"))]
     command = python_module("app.cli", "--run", str(folder.path.absolute()), "daemon", "run")
-    names = [name for name in names_of(role) if name != monitoring.DAEMON.name or loaded.deployment.is_monitored]
+    unneeded = left_to_participants(loaded.run)
+    if not loaded.deployment.is_monitored:
+        unneeded |= {monitoring.DAEMON.name}
+    names = [name for name in names_of(role) if name not in unneeded]
     daemons = [ChildSpec(name, (*command, name, "--supervised"), folder.errors(name), environment) for name in names]
     broker = [spec for spec in daemons if spec.name == BROKER]
     return Specs([*broker, *cluster], [spec for spec in daemons if spec not in broker])

@@ -31,6 +31,7 @@ from app.config.run import (
 )
 from app.config.settings import (
     DEFAULT_BACKEND,
+    EXTERNAL_BACKEND,
     FEWEST_SIMULATIONS,
     LANGUAGE_BACKEND,
     MLP,

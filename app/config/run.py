@@ -140,6 +140,10 @@ class RunSettings(FrozenModel):
         0.3, description="quality score below which a shard is not trained on; at most feedback.intensity.reduced"
     )
     deadlines: DeadlineSettings = DeadlineSettings()
+    external_inspection: bool = Field(
+        False,
+        description="of backend external: participants inspect each shard; otherwise all count, with quality 1",
+    )
     feedback: FeedbackSettings = FeedbackSettings()
     league: LeagueSettings = LeagueSettings()
     controllers: dict[ControllerName, ControllerSettings] = Field(
@@ -152,6 +156,16 @@ class RunSettings(FrozenModel):
         keys = [config.key for config in self.configs]
         if len(set(keys)) < len(keys):
             raise ValueError(f"a configuration is named twice among {', '.join(sorted(keys))}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_backends(self) -> Self:
+        ours = [config.key for config in self.configs if not config.is_external]
+        if ours and len(ours) < len(self.configs):  # daemons of a kind share all jobs, and each can do only one sort
+            raise ValueError(
+                f"participants play, train and evaluate some configurations, and this installation {ours[0]}: give the "
+                "configurations with backend external a run folder of their own"
+            )
         return self
 
     @field_validator("controllers")
@@ -189,6 +203,11 @@ class RunSettings(FrozenModel):
     def taken_over(self) -> dict[Knob, str]:
         """The user's own controllers, by the knobs that they take over."""
         return {knob: name for name, table in self.controllers.items() for knob in table.takes_over}
+
+    @property
+    def is_external(self) -> bool:
+        """True if participants play, train and evaluate the configurations."""
+        return self.configs[0].is_external
 
     def __contains__(self, key: object) -> bool:
         """Return whether this run plays a configuration; its journal may be about earlier ones, too."""

@@ -17,6 +17,9 @@ PARAMETERS: tuple[Parameter, ...] = get_args(Parameter)
 
 DEFAULT_BACKEND, SEARCH_BACKEND, LANGUAGE_BACKEND = "policy_gradient", "search", "language"
 
+EXTERNAL_BACKEND = "external"
+"""The backend without jobs: participants play, train and evaluate (ADR-038)."""
+
 REPLAY_ROWS = 1_000_000
 """Default number of rows of earlier trainings that backend ``search`` learns from."""
 
@@ -364,7 +367,8 @@ class GameConfig(FrozenModel):
     game: str = Field(
         min_length=1,
         description="an OpenSpiel game string, for instance 'hex(board_size=7)'; 'package.module:name' or an entry "
-        "point for a game of your own; or 'pettingzoo:connect_four_v3'",
+        "point for a game of your own; or 'pettingzoo:connect_four_v3'; of backend external, any label of the game and "
+        "the version of its rules",
     )
     imports: Modules = Field((), description="modules imported before its game is loaded: the run's setting `import`")
     players: int = Field(ge=2, le=7, description="number of seats; the key ends with it")
@@ -406,7 +410,9 @@ class GameConfig(FrozenModel):
     )
     epochs: int = Field(3, ge=1, description="passes over the rows in the first trainings; the feedback changes it")
     builtins: tuple[BotName, ...] = Field(
-        (RANDOM,), description="bots of its league: random, heuristic where the game has one, and names in bots"
+        (RANDOM,),
+        description="bots of its league: random, heuristic where the game has one, and names in bots; of backend "
+        "external, the fixed players that participants know, where random is the one whose rating is 0",
     )
     bots: dict[BotName, BotSettings] = Field({}, description="players of one's own, by the names to use for them")
     trainer: str | None = Field(
@@ -426,6 +432,11 @@ class GameConfig(FrozenModel):
     def replays(self) -> bool:
         """True if trainings also learn from rows of earlier models; valid once the backend has been asked."""
         return bool(self.replay_rows)
+
+    @property
+    def is_external(self) -> bool:
+        """True if participants play, train and evaluate."""
+        return self.backend == EXTERNAL_BACKEND
 
     @model_validator(mode="after")
     def _check_random_bot(self) -> Self:
@@ -454,4 +465,9 @@ class GameConfig(FrozenModel):
     def _check_trainer(self) -> Self:
         if self.trainer is not None and self.train_command is not None:
             raise ValueError(f"{self.key} has a trainer and a train_command: leave one of them out")
+        if self.is_external and (self.trainer or self.train_command or self.bots):
+            raise ValueError(
+                f"participants train and play {self.key}, whose backend is external: leave out trainer, train_command "
+                "and bots, and name the fixed players that participants know in builtins"
+            )
         return self

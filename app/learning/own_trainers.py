@@ -1,14 +1,8 @@
 """Jobs that run a user-defined trainer: a function or a command."""
 
-import fcntl
 import json
-import os
-import shutil
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any, Final
 
 import numpy as np
@@ -19,9 +13,9 @@ from pydantic import ConfigDict, ValidationError
 from torch import Tensor
 
 from app.config import Compute
-from app.core import FlyballError, ModelHash, load_plugin, parse_json
+from app.core import FlyballError, ModelHash, load_plugin
 from app.engine import JsonObject, Report
-from app.engine.guard import command_environment, run_guarded
+from app.engine.folder_command import REQUEST, RESULT, BadResult, Hints, private_folder, run_in_folder
 from app.events.payload import Metrics
 from app.job_specs import ModelResult, TrainSpec, job
 from app.learning.network import bytes_to_parameters
@@ -31,19 +25,11 @@ from app.store import get_checkpoint, open_store, scratch_folder
 FORMAT: Final = 1
 """Version of the folder's format; it rises when users' commands have to change."""
 
-REQUEST, BASE, BASE_NPZ, ROWS = "request.json", "base.safetensors", "base.npz", "rows.npz"
-RESULT, MODEL, MODEL_NPZ = "result.json", "model.safetensors", "model.npz"
+BASE, BASE_NPZ, ROWS = "base.safetensors", "base.npz", "rows.npz"
+MODEL, MODEL_NPZ = "model.safetensors", "model.npz"
 
 NO_NUMPY_TYPE = frozenset({torch.bfloat16})
 """Types of tensors that NumPy lacks."""
-
-
-class CommandFailed(FlyballError):
-    """A command that could not start, or did not exit with 0."""
-
-
-class BadResult(FlyballError):
-    """A trainer's result that is missing, incomplete, or of another training."""
 
 
 class TrainerExited(FlyballError):
@@ -105,19 +91,13 @@ def train_by_command(spec: JsonObject, report: Report) -> JsonObject:
     assert command is not None
     _warn_of_processes(training.compute, command[0])
 
-    def on_line(line: str) -> None:
-        if (fields := _progress(line)) is None:
-            print(line, file=sys.stderr)  # noqa: T201 - the daemon logs what its jobs print
-        else:
-            training.progress(fields.pop("epoch"), fields.pop("epochs"), **fields)
+    def on_progress(epoch: int, epochs: int, metrics: dict[str, Any]) -> None:
+        training.progress(epoch, epochs, **metrics)
 
     with private_folder(scratch_folder(spec["store"]) / "trainings") as folder:
         write_request(training, folder)
-        working_folder = str(training.settings_folder)
-        ended = run_guarded((*command, str(folder)), working_folder, command_environment(), on_line)
-        if ended.code != 0:
-            raise CommandFailed(f"{' '.join(command)} {ended.description}", hint=_HINT)
-        metrics = read_result(training, folder / RESULT)
+        result = run_in_folder(command, folder, str(training.settings_folder), on_progress, HINTS)
+        metrics = metrics_of(training, result)
         return training.finish(read_model(folder), **metrics)
 
 
@@ -127,38 +107,10 @@ def _warn_of_processes(compute: Compute, trainer: str) -> None:
         structlog.get_logger("trainer").warning(text, trainer=trainer)
 
 
-_HINT = "The base model stands. Its output is in logs/training.stderr."
-
-
-@contextmanager
-def private_folder(parent: Path) -> Iterator[Path]:
-    """Make a folder in ``parent`` for the block.
-
-    Folders of dead processes are removed. The owner holds a lock on its folder, which the system releases when a
-    process dies.
-    """
-    parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as lock:
-        with _lock(parent):  # otherwise a new folder could be swept before its owner has locked it
-            for old in parent.iterdir():
-                with suppress(BlockingIOError, FileNotFoundError), _lock(old, fcntl.LOCK_NB):  # in use, or removed
-                    shutil.rmtree(old, ignore_errors=True)  # a dying command may still write; the next job sweeps
-            folder = Path(mkdtemp(dir=parent)).absolute()
-            lock.enter_context(_lock(folder))
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _lock(folder: Path, flags: int = 0) -> Iterator[None]:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | flags)
-        yield
-    finally:
-        os.close(handle)
+HINTS = Hints(
+    "The base model stands. Its output is in logs/training.stderr.",
+    'Write {"metrics": {"policy_loss": 0.1}}, or {"discard": "why"} when the update diverged.',
+)
 
 
 def write_request(training: Training, folder: Path) -> None:
@@ -198,23 +150,17 @@ def write_request(training: Training, folder: Path) -> None:
     (folder / REQUEST).write_text(json.dumps(request, indent=2))
 
 
-def read_result(training: Training, path: Path) -> dict[str, Any]:
-    """Return the metrics in a result file. Raises ``BadResult``, or ``DiscardedUpdate`` if the file asks for it."""
-    try:
-        result = parse_json(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadResult(f"The command exited with 0 and wrote no {RESULT}.", hint=_RESULT_HINT) from None
-    except (ValueError, OSError) as error:
-        raise BadResult(f"{RESULT} is not JSON ({error}).", hint=_RESULT_HINT) from error
+def metrics_of(training: Training, result: JsonObject) -> dict[str, Any]:
+    """Return the metrics in a command's result.
+
+    Raises ``BadResult``, or ``DiscardedUpdate`` if the result asks for it.
+    """
     match result:
         case {"discard": str(reason), **rest} if not rest:
             training.discard(reason)
         case {"metrics": dict(metrics), **rest} if not rest:
             return metrics
-    raise BadResult(f"{RESULT} is {result!r:.200}.", hint=_RESULT_HINT)
-
-
-_RESULT_HINT = 'Write {"metrics": {"policy_loss": 0.1}}, or {"discard": "why"} when the update diverged.'
+    raise BadResult(f"{RESULT} is {result!r:.200}.", hint=HINTS.result)
 
 
 def read_model(folder: Path) -> Mapping[str, Tensor | NDArray[np.generic]]:
@@ -233,15 +179,3 @@ def read_model(folder: Path) -> Mapping[str, Tensor | NDArray[np.generic]]:
             return dict(arrays)
     except Exception as error:  # NumPy and zipfile raise a dozen kinds for damaged files
         raise BadResult(f"{path.name} cannot be read: {error}.", hint="Write it before the command ends.") from error
-
-
-def _progress(line: str) -> dict[str, Any] | None:
-    """Return a progress report: an object with integers ``epoch`` and ``epochs``; None for other lines."""
-    if not line.startswith("{"):
-        return None
-    try:
-        fields = parse_json(line)
-    except ValueError:
-        return None
-    are_integers = all(type(fields.get(name)) is int for name in ("epoch", "epochs"))
-    return fields if are_integers else None

@@ -230,11 +230,14 @@ def _reason(event: EventDict) -> str:
     return "; ".join(f"{type(cause).__name__}: {cause}" for cause in errors)
 
 
-def configure(daemon: str, node: str, path: Path, level: str = "INFO", *, echo: bool = True) -> LogFile:
+def configure(
+    daemon: str, node: str, path: Path, level: str = "INFO", *, echo: bool = True, whole_process: bool = True
+) -> LogFile:
     """Send all logs of this process to a file as JSON lines.
 
     Lines below ``level`` are left out. Every line names the daemon and its node. With ``echo``, some are copied to
-    stderr (``_Echo``). The returned file is open; close it at the end of the process.
+    stderr (``_Echo``). Without ``whole_process``, records of the standard library's logging stay where they go. The
+    returned file is open; close it at the end of the process.
     """
 
     def who(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -254,6 +257,7 @@ def configure(daemon: str, node: str, path: Path, level: str = "INFO", *, echo: 
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda name="": Logger(sink, name),
     )
-    logging.basicConfig(handlers=[Bridge()], level=level, force=True)
-    logging.captureWarnings(capture=True)
+    if whole_process:
+        logging.basicConfig(handlers=[Bridge()], level=level, force=True)
+        logging.captureWarnings(capture=True)
     return sink

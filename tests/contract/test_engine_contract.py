@@ -1,10 +1,14 @@
 """Contract of all engines, and of engines with processes."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -14,6 +18,8 @@ import structlog
 from app.core import FlyballError
 from app.engine import Engine, EngineClosed, InlineEngine, JobFailed, JobTimedOut, LocalEngine, WorkerLost, scatter
 from app.engine.ray_engine import RayEngine
+from app.engine.relay import HandedJob, RelayEngine
+from app.engine.worker import encode, perform_here
 
 JOBS = "engine_jobs"
 
@@ -23,7 +29,26 @@ def _jobs_are_importable(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
 
 
-@pytest.fixture(params=[InlineEngine, LocalEngine, RayEngine])
+class RelayWithCallers(RelayEngine):
+    """A relay whose callers are threads that run what they are handed."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__()
+        for _ in range(workers):
+            threading.Thread(target=self._call, daemon=True).start()
+
+    def _call(self) -> None:
+        while job := self.take():
+            with suppress(SystemExit):  # nobody waits for the job any more
+                perform_here(job.function, encode(job.spec), partial(self._send, job))
+
+    @staticmethod
+    def _send(job: HandedJob, frame: bytes) -> None:
+        if not job.send(json.loads(frame)):
+            raise SystemExit
+
+
+@pytest.fixture(params=[InlineEngine, LocalEngine, RayEngine, RelayWithCallers])
 async def engine(request):
     made: Engine
     if request.param is RayEngine:

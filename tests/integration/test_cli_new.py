@@ -32,7 +32,8 @@ def test_new_writes_the_example_under_its_name(kind: str, tmp_path: Path) -> Non
         assert len(text.splitlines()) == len(original.splitlines())
     tomllib.loads((tmp_path / "mine" / "king_hill.toml").read_text())
     assert f"  cd {tmp_path}/mine\n  python -m pytest test_king_hill.py\n" in done.stdout
-    assert done.stdout.endswith("  flyball --config-file king_hill.toml --run king_hill_run up\n")
+    beside = "  python king_hill.py king_hill_run  # beside it\n" if kind == "participant" else ""
+    assert done.stdout.endswith(f"  flyball --config-file king_hill.toml --run king_hill_run up\n{beside}")
 
 
 def test_new_game_is_a_configuration_of_its_own(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from app.bus.memory import MemoryBus
 from app.config import DeadlineSettings, GameConfig, RunSettings
 from app.core import FlyballError
 from app.engine import InlineEngine, JobFailed, JobTimedOut, LocalEngine
+from app.engine.folder_command import private_folder
 from app.events import (
     Payload,
     RunConfigured,
@@ -26,7 +27,7 @@ from app.events import (
 from app.job_specs import JobContext
 from app.journal import history
 from app.journal.memory import MemoryJournal, MemoryStateStore
-from app.learning.own_trainers import private_folder, train_by_command
+from app.learning.own_trainers import train_by_command
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import WorkerIdentity

@@ -28,10 +28,9 @@ from structlog.testing import capture_logs
 
 from app.config import PipelineSettings
 from app.core import UnknownPlugin
+from app.engine.folder_command import BadResult, CommandFailed
 from app.learning.network import bytes_to_parameters, parameters_to_bytes
 from app.learning.own_trainers import (
-    BadResult,
-    CommandFailed,
     TrainerExited,
     read_model,
     train_by_command,

@@ -1,0 +1,234 @@
+"""A port for participants in other languages: requests and answers as JSON over HTTP.
+
+``GET /openapi.json`` describes it. All other paths need the token, as ``Authorization: Bearer TOKEN``.
+"""
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+from pydantic.json_schema import models_json_schema
+from starlette.applications import Starlette
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from app.config import FrozenModel
+from app.core import FlyballError, JsonObject, parse_json
+from app.engine.relay import HandedJob, RelayEngine
+from app.events.payload import Metrics, PositiveCount
+from app.participation.requests import Request
+from app.participation.tasks import TASKS, FailureReason, TaskKind, task_of
+
+MOST_BYTES = 4 << 20
+"""Most bytes of a body."""
+
+LOOK_SECONDS = 0.1
+REF = "#/components/schemas/{model}"
+
+
+class Asking(FrozenModel):
+    """Asks for a request. A worker that asks again before it has answered gets the same request again."""
+
+    worker: str = Field(min_length=1, max_length=255, description="a name of the caller's own, which it keeps")
+    kinds: tuple[TaskKind, ...] | None = Field(None, description="kinds of tasks; null: all that are served here")
+    wait_seconds: float = Field(30.0, ge=0, le=60, description="longest wait for a request")
+
+
+class Reporting(FrozenModel):
+    """Reports the progress of a training."""
+
+    epoch: PositiveCount
+    epochs: PositiveCount
+    metrics: Metrics = Field({})
+
+
+class Failing(FrozenModel):
+    """Answers that a task could not be done."""
+
+    reason: FailureReason
+    text: Annotated[str, Field(max_length=4000)]
+
+
+class Received(FrozenModel):
+    """A report or an answer was received."""
+
+    wanted: bool = Field(description="false: nobody waits for it any more, because it came too late")
+
+
+class Refused(FrozenModel):
+    """A call was refused."""
+
+    error: str
+    hint: str
+
+
+class CallRefused(FlyballError):
+    """A call that is not understood, or names nothing."""
+
+    def __init__(self, status: int, message: str, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+M = TypeVar("M", bound=FrozenModel)
+Endpoint = Callable[[HttpRequest], Awaitable[Response]]
+
+
+class Port:
+    """Hands requests out, and takes answers.
+
+    Args:
+        engine: has the jobs.
+        token: every caller has to know it.
+    """
+
+    def __init__(self, engine: RelayEngine, token: str) -> None:
+        self._engine, self._token = engine, token
+        self._open: dict[str, tuple[str, Request]] = {}  # the worker that has a request, and the request, by its id
+
+    def application(self) -> Starlette:
+        """Return the port as an ASGI application."""
+        calls: Mapping[str, Endpoint] = {
+            "/requests": self._next,
+            "/requests/{id}/progress": self._progress,
+            "/requests/{id}/answer": self._answer,
+            "/requests/{id}/failure": self._failure,
+        }
+        routes = [Route(path, self._guarded(call), methods=["POST"]) for path, call in calls.items()]
+        return Starlette(routes=[Route("/openapi.json", _openapi, methods=["GET"]), *routes])
+
+    def _guarded(self, call: Endpoint) -> Endpoint:
+        """Return the call for those who know the token; what it refuses becomes an answer."""
+
+        @wraps(call)
+        async def guarded(request: HttpRequest) -> Response:
+            scheme, _, given = request.headers.get("authorization", "").partition(" ")
+            if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
+                refused = {"error": "The token is missing or wrong.", "hint": "Send Authorization: Bearer TOKEN."}
+                return JSONResponse(refused, 401, {"www-authenticate": "Bearer"})
+            try:
+                return await call(request)
+            except FlyballError as error:
+                status = error.status if isinstance(error, CallRefused) else 422
+                return JSONResponse({"error": error.message, "hint": error.hint}, status)
+
+        return guarded
+
+    async def _next(self, request: HttpRequest) -> Response:
+        asking = _read(Asking, await _body(request))
+        self._open = {name: held for name, held in self._open.items() if held[1].is_wanted}
+        held = [given for worker, given in self._open.values() if worker == asking.worker]
+        if held:
+            return JSONResponse(held[0].document)
+
+        def accepts(job: HandedJob) -> bool:
+            return asking.kinds is None or task_of(job.function, job.spec).kind in asking.kinds
+
+        loop = asyncio.get_running_loop()
+        end = loop.time() + asking.wait_seconds
+        while (job := self._engine.take(0.0, accepts)) is None:
+            if loop.time() >= end or await request.is_disconnected():
+                return Response(status_code=204)
+            await asyncio.sleep(LOOK_SECONDS)
+        given = Request(job)
+        self._open[given.id] = asking.worker, given
+        return JSONResponse(given.document)
+
+    async def _progress(self, request: HttpRequest) -> Response:
+        reported, given = _read(Reporting, await _body(request)), self._given(request)
+        given.report(reported.epoch, reported.epochs, reported.metrics)
+        return JSONResponse({"wanted": given.is_wanted})
+
+    async def _answer(self, request: HttpRequest) -> Response:
+        answer, given = await _body(request), self._given(request)
+        return self._ended(given, wanted=given.succeed(**answer))
+
+    async def _failure(self, request: HttpRequest) -> Response:
+        failure, given = _read(Failing, await _body(request)), self._given(request)
+        return self._ended(given, wanted=given.fail(failure.reason, failure.text))
+
+    def _ended(self, given: Request, *, wanted: bool) -> Response:
+        del self._open[given.id]
+        return JSONResponse({"wanted": wanted})
+
+    def _given(self, request: HttpRequest) -> Request:
+        name = request.path_params["id"]
+        if name not in self._open:
+            raise CallRefused(
+                404, f"No request {name} is handed out.", "It was answered, or its time is over: ask for the next one."
+            )
+        return self._open[name][1]
+
+
+async def _body(request: HttpRequest) -> JsonObject:
+    """Return a body's JSON object. Raises ``CallRefused``."""
+    raw = b""
+    async for part in request.stream():
+        raw += part
+        if len(raw) > MOST_BYTES:
+            raise CallRefused(413, f"The body has more than {MOST_BYTES:,} bytes.", "Send less.")
+    try:
+        body = parse_json(raw.decode())
+    except ValueError as error:
+        raise CallRefused(400, f"The body is not JSON: {error}.", "Send a JSON object.") from error
+    if not isinstance(body, dict):
+        raise CallRefused(400, "The body is no JSON object.", "See /openapi.json.")
+    return body
+
+
+def _read(kind: type[M], body: JsonObject) -> M:
+    try:
+        return kind.model_validate(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise CallRefused(422, f"{where}: {first['msg']}.", "See /openapi.json.") from error
+
+
+async def _openapi(_: HttpRequest) -> Response:
+    return JSONResponse(openapi())
+
+
+def openapi() -> dict[str, Any]:
+    """Return the port's description, as OpenAPI 3.1 has it."""
+    answers = tuple(task.answer for task in TASKS)
+    taken: tuple[type[FrozenModel], ...] = (Asking, Reporting, Failing, *answers)
+    sent: tuple[type[FrozenModel], ...] = (*TASKS, Received, Refused)
+    modes: list[tuple[type[FrozenModel], Literal["validation", "serialization"]]] = [
+        *((model, "validation") for model in taken),
+        *((model, "serialization") for model in sent),
+    ]
+    named, definitions = models_json_schema(modes, ref_template=REF)
+
+    def schema(*models: type[FrozenModel]) -> dict[str, Any]:
+        schemas = [next(found for (model, _), found in named.items() if model is wanted) for wanted in models]
+        return {"content": {"application/json": {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}}}
+
+    refused = {status: {"description": "refused", **schema(Refused)} for status in ("400", "401", "404", "413", "422")}
+    received = {"200": {"description": "received", **schema(Received)}, **refused}
+    named_request = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+
+    def call(summary: str, body: dict[str, Any], responses: dict[str, Any], *parameters: dict[str, Any]) -> Any:
+        operation = {"summary": summary, "requestBody": {"required": True, **body}, "responses": responses}
+        return {"post": operation | ({"parameters": list(parameters)} if parameters else {})}
+
+    given = {"200": {"description": "a request", **schema(*TASKS)}, "204": {"description": "none yet"}, **refused}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Participants of a Flyball run", "version": "1"},
+        "security": [{"token": []}],
+        "paths": {
+            "/requests": call("Get the next request.", schema(Asking), given),
+            "/requests/{id}/progress": call("Report progress.", schema(Reporting), received, named_request),
+            "/requests/{id}/answer": call("Answer a request.", schema(*answers), received, named_request),
+            "/requests/{id}/failure": call("Say that it failed.", schema(Failing), received, named_request),
+        },
+        "components": {
+            "schemas": definitions.get("$defs", {}),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }

@@ -1,0 +1,1 @@
+"""Jobs that participants do: programs of the user's own, beside a run (ADR-038)."""

@@ -1,0 +1,128 @@
+"""The HTTP port for participants: requests, answers, the token, refusals, OpenAPI."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+from participation_specs import JOBS, MODEL, PLAY, TRAIN
+
+from app.api.participant_port import MOST_BYTES, Port, openapi
+from app.engine import JobFailed
+from app.engine.relay import RelayEngine
+
+TOKEN = "0123456789abcdef"
+ASK = {"worker": "w1", "wait_seconds": 0}
+
+
+class Rig:
+    """An engine whose jobs are handed out at a port, and a client."""
+
+    def __init__(self) -> None:
+        self.engine = RelayEngine()
+        transport = httpx2.ASGITransport(Port(self.engine, TOKEN).application())
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        self.client = httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=headers)
+        self.reports: list[dict] = []
+
+    async def run(self, name: str = "train", spec: Any = TRAIN) -> asyncio.Task:
+        function = f"{JOBS}:{name}"
+        task = asyncio.get_running_loop().create_task(self.engine.run(function, spec, self.reports.append, 60.0))
+        await asyncio.sleep(0)
+        return task
+
+    async def post(self, path: str, body: Any, **options: Any) -> tuple[int, Any]:
+        response = await self.client.post(path, json=body, **options)
+        return response.status_code, response.json() if response.content else None
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    rig = Rig()
+    yield rig
+    await rig.client.aclose()
+    await rig.engine.close()
+
+
+async def test_worker_gets_a_request_and_answers_it(rig: Rig) -> None:
+    assert await rig.post("/requests", ASK) == (204, None)
+    job = await rig.run()
+    status, request = await rig.post("/requests", ASK)
+    assert (status, request["kind"], request["epochs"], request["deadline_seconds"]) == (200, "training", 2, 60.0)
+    path = f"/requests/{request['id']}"
+    progress = {"epoch": 1, "epochs": 2, "metrics": {"loss": 0.5, "epoch": 7.0}}
+    assert await rig.post(f"{path}/progress", progress) == (200, {"wanted": True})
+    status, refused = await rig.post(f"{path}/answer", {"model": "latest"})
+    assert (status, "SHA-256" in refused["error"]) == (422, True)
+    assert await rig.post(f"{path}/answer", {"model": MODEL}) == (200, {"wanted": True})
+    assert (await job)["model"] == MODEL
+    assert rig.reports == [progress]
+    status, refused = await rig.post(f"{path}/answer", {"model": MODEL})
+    assert (status, refused["hint"][:15]) == (404, "It was answered")
+
+
+async def test_worker_that_starts_again_gets_its_request_again(rig: Rig) -> None:
+    await rig.run()
+    _, first = await rig.post("/requests", ASK)
+    assert await rig.post("/requests", ASK | {"worker": "w2"}) == (204, None)
+    assert await rig.post("/requests", ASK) == (200, first)
+
+
+async def test_worker_gets_only_the_kinds_that_it_names(rig: Rig) -> None:
+    await rig.run()
+    await rig.run("play", PLAY)
+    _, request = await rig.post("/requests", ASK | {"kinds": ["selfplay"]})
+    assert request["kind"] == "selfplay"
+    assert await rig.post("/requests", ASK | {"worker": "w2", "kinds": ["evaluation"]}) == (204, None)
+
+
+async def test_failure_has_its_reason_and_late_answers_are_unwanted(rig: Rig) -> None:
+    job = await rig.run()
+    _, request = await rig.post("/requests", ASK)
+    failure = {"reason": "diverged", "text": "NaN"}
+    assert await rig.post(f"/requests/{request['id']}/failure", failure) == (200, {"wanted": True})
+    with pytest.raises(JobFailed, match="diverged: NaN"):
+        await job
+    job = await rig.run()
+    _, request = await rig.post("/requests", ASK)
+    job.cancel()
+    await asyncio.gather(job, return_exceptions=True)
+    assert await rig.post(f"/requests/{request['id']}/answer", {"model": MODEL}) == (200, {"wanted": False})
+
+
+@pytest.mark.parametrize("header", ["", "Bearer wrong", f"Basic {TOKEN}", "Bearer"])
+async def test_calls_without_the_token_are_refused(rig: Rig, header: str) -> None:
+    await rig.run()
+    status, refused = await rig.post("/requests", ASK, headers={"authorization": header})
+    assert (status, refused["error"]) == (401, "The token is missing or wrong.")
+    assert rig.engine.take(0.0) is not None
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [(b"{", 400), (b"[]", 400), (b"\xff", 400), (b'{"worker": ""}', 422), (b'{"wait_seconds": 1}', 422)],
+)
+async def test_calls_that_make_no_sense_are_refused(rig: Rig, content: bytes, status: int) -> None:
+    response = await rig.client.post("/requests", content=content)
+    assert (response.status_code, {*response.json()}) == (status, {"error", "hint"})
+
+
+async def test_body_beyond_the_bound_is_refused(rig: Rig) -> None:
+    response = await rig.client.post("/requests", content=b" " * (MOST_BYTES + 1))
+    assert response.status_code == 413
+
+
+async def test_openapi_names_all_that_it_refers_to(rig: Rig) -> None:
+    document = (await rig.client.get("/openapi.json", headers={"authorization": ""})).json()
+    assert document == json.loads(json.dumps(openapi()))
+    assert sorted(document["paths"]) == [
+        "/requests",
+        "/requests/{id}/answer",
+        "/requests/{id}/failure",
+        "/requests/{id}/progress",
+    ]
+    text, schemas = json.dumps(document), document["components"]["schemas"]
+    named = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert {"TrainingTask", "SelfplayAnswer", "Asking"} <= named <= schemas.keys()
