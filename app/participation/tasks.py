@@ -248,12 +248,6 @@ class TrainingTask(Task):
         return answer.model_dump() | {"parent": self.base_model, "step": self.step, "rows": rows}
 
 
-class _Progress(Answer):
-    epoch: PositiveCount
-    epochs: PositiveCount
-    metrics: Metrics
-
-
 class EvaluationTask(Task):
     """Play ``games`` games of ``model`` against ``opponent``: a model's hash, or the name of a fixed player.
 
