@@ -13,7 +13,7 @@ from typing import Any
 from app.config import GameConfig, RunSettings
 from app.controllers import Controller, FeedbackState, States, state_of
 from app.controllers.needs import ReplayBuffer, is_fresh, is_usable, latest_shards
-from app.core import EventId, FlyballError, ShardKey
+from app.core import EventId, FlyballError, ShardKey, is_observer
 from app.engine import JobFailed
 from app.events import (
     Cause,
@@ -152,7 +152,12 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
 
     @handles(SelfplayComplete)
     def delivered(self, rows: Rows, event: Event[SelfplayComplete], states: States) -> Step[InspectionRow]:
-        """Queue a shard's inspection, which also deletes the configuration's spent shards."""
+        """Queue a shard's inspection, which also deletes the configuration's spent shards.
+
+        A shard that was only observed lies elsewhere.
+        """
+        if is_observer(event.source):
+            return Step()
         row, played = rows.get(event.subject, InspectionRow()), event.data
         earlier = tuple(dict.fromkeys((*row.earlier, played.shard.key)))[-REMEMBERED:]
         staying = tuple(key for key in row.shelf.spent if key in row.earlier[-STAYING:])
@@ -210,7 +215,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
             model=played.shard.model,
             earlier=list(pending.earlier),
             discard=list(pending.discard),
-            seed=played.shard.seed,
+            seed=played.shard.seed or 0,  # unknown only of observed shards, which are not inspected
         )
         deadline_seconds = self.settings.deadlines.inspection_seconds
         return Job(cause, played, self.backend(cause).inspect, (spec,), deadline_seconds)

@@ -241,7 +241,10 @@ class DaemonStatus(Row, frozen=True):
 
 
 class Status(Tabular, Row, frozen=True):
-    """Status of a run at one time. ``position`` is the position of the last event counted."""
+    """Status of a run at one time.
+
+    ``position`` is the position of the last event counted. ``advises``: the run asks for nothing.
+    """
 
     brief_columns: ClassVar = {
         "configs": (
@@ -253,6 +256,7 @@ class Status(Tabular, Row, frozen=True):
 
     time: datetime
     running: bool
+    advises: bool
     position: int
     configs: tuple[ConfigStatus, ...]
     daemons: tuple[DaemonStatus, ...]
@@ -261,7 +265,7 @@ class Status(Tabular, Row, frozen=True):
         """See ``Tabular``."""
         rated = [config for config in self.configs if config.elo is not None]
         ratings = [f"{config.key} {show_elo(config.elo, config.elo_stderr)} Elo" for config in rated]
-        what = "running" if self.running else "not running"
+        what = ("running" if self.running else "not running") + (", advises only" if self.advises else "")
         return f"status of a run at event {self.position:,}, {what}: {named(ratings) or 'nothing rated yet'}"
 
     def tables(self) -> dict[str, Sequence[Record]]:
@@ -341,6 +345,7 @@ class Board(Row, frozen=False):  # type: ignore[misc]
         return Status(
             time=now,
             running=running,
+            advises=self.settings is not None and self.settings.advises,
             position=self.position,
             configs=tuple(
                 _config(self.configs[key], now_us, self.settings, live).replace(
