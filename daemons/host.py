@@ -335,21 +335,14 @@ class Host:
         )
 
     def _reconcile(self, jobs: JobRunner, group: asyncio.TaskGroup) -> None:
-        """Start and cancel jobs as the worker's rows require, for the run's configurations only.
-
-        A run that only advises has no jobs.
-        """
+        """Start and cancel jobs as the worker's rows require, for the run's configurations only."""
         settings = self._fold.settings
         leases = self._spec.leases
         leased = leased_to(self._fold.rows(leases.name), f"{self._spec.name}@{self._identity.node}") if leases else None
         for worker in self._fold.reducers:
             if isinstance(worker, Worker) and settings:
                 rows = self._fold.rows(worker.name)
-                played = {
-                    key: row
-                    for key, row in rows.items()
-                    if row.cause and row.cause.subject in settings and not settings.advises
-                }
+                played = {key: row for key, row in rows.items() if row.cause and row.cause.subject in settings}
                 jobs.reconcile(group, worker, worker.jobs(played, self._fold.states, leased))
 
     async def _notify_watchdog(self) -> None:

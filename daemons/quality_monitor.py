@@ -13,7 +13,7 @@ from typing import Any
 from app.config import GameConfig, RunSettings
 from app.controllers import Controller, FeedbackState, States, state_of
 from app.controllers.needs import ReplayBuffer, is_fresh, is_usable, latest_shards
-from app.core import EventId, FlyballError, ShardKey, is_observer
+from app.core import EventId, FlyballError, ShardKey
 from app.engine import JobFailed
 from app.events import (
     Cause,
@@ -152,12 +152,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
 
     @handles(SelfplayComplete)
     def delivered(self, rows: Rows, event: Event[SelfplayComplete], states: States) -> Step[InspectionRow]:
-        """Queue a shard's inspection, which also deletes the configuration's spent shards.
-
-        A shard that was only observed lies elsewhere.
-        """
-        if is_observer(event.source):
-            return Step()
+        """Queue a shard's inspection, which also deletes the configuration's spent shards."""
         row, played = rows.get(event.subject, InspectionRow()), event.data
         earlier = tuple(dict.fromkeys((*row.earlier, played.shard.key)))[-REMEMBERED:]
         staying = tuple(key for key in row.shelf.spent if key in row.earlier[-STAYING:])

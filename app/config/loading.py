@@ -67,7 +67,9 @@ NO_RUN_SETTING = frozenset({"profile", "configs", "deployment", IMPORT, OBSERVE}
 IMPORTS = create_model("Imports", __base__=FrozenModel, **cast("dict[str, Any]", {IMPORT: (Modules, ())}))
 """The setting ``import``, which every configuration gets. Python's syntax forbids a field of that name."""
 
-OBSERVED = create_model("Observed", __base__=FrozenModel, **{OBSERVE: (dict[RuleName, ObservedFile], {})})
+OBSERVED = create_model(
+    "Observed", __base__=FrozenModel, **cast("dict[str, Any]", {OBSERVE: (dict[RuleName, ObservedFile], {})})
+)
 """The tables of ``observe``."""
 
 

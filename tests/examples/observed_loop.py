@@ -1,4 +1,4 @@
-"""A training script of somebody else: learns rock, paper, scissors, and writes tables and TensorBoard's files."""
+"""A training script of somebody else: it climbs a hill, plays matches, and writes tables and TensorBoard's files."""
 
 import csv
 import sys
@@ -8,39 +8,39 @@ from pathlib import Path
 import numpy as np
 from torch.utils.tensorboard import SummaryWriter
 
-PAYOFF = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])
-FIXED = {"Uniform": np.ones(3) / 3, "Rocky": np.array([0.7, 0.2, 0.1])}
+FIXED = {"RandomPlayer": 0.0, "OldBot": 1.5}
 
 
 def play(first, second, games, rng):
-    """Return games won, drawn and lost."""
-    outcomes = PAYOFF[rng.choice(3, games, p=first), rng.choice(3, games, p=second)]
-    return [int((outcomes == value).sum()) for value in (1, 0, -1)]
+    """Return games won, drawn and lost by players of these strengths."""
+    wins = rng.random(games) < 1 / (1 + np.exp(second - first))
+    drawn = rng.random(games) < 0.1
+    return [int((wins & ~drawn).sum()), int(drawn.sum()), int((~wins & ~drawn).sum())]
 
 
-def main(folder, iterations, pause):
-    rng, logits = np.random.default_rng(0), np.zeros(3)
-    writer, best = SummaryWriter(str(folder / "tb")), None
+def main(folder, iterations, pause, bad_from):
     folder.mkdir(exist_ok=True)
-    with (folder / "results.csv").open("a", newline="") as results, (folder / "best.csv").open("a") as promoted:
-        table = csv.writer(results)
-        table.writerow(["iteration", "checkpoint", "opponent", "won", "drawn", "lost"])
-        promoted.write("iteration,checkpoint\n")
-        for iteration in range(1, iterations + 1):
-            policy, name = np.exp(logits) / np.exp(logits).sum(), f"ckpt_{iteration:04}"
-            writer.add_scalar("train/loss", -float(policy @ PAYOFF @ FIXED["Rocky"]), iteration)
-            writer.add_scalar("train/entropy", -float(policy @ np.log(policy)), iteration)
+    rng, weights, target, best = np.random.default_rng(0), np.zeros(8), np.ones(8), None
+    writer = SummaryWriter(str(folder / "tb"))
+    with (folder / "results.csv").open("a", newline="") as file, (folder / "best.jsonl").open("a") as promoted:
+        results = csv.writer(file)
+        results.writerow(["iteration", "checkpoint", "opponent", "won", "drawn", "lost"])
+        for step in range(1, iterations + 1):
+            strength = 3 - 3 * ((weights - target) ** 2).mean() - 2 * (step >= bad_from)
+            name = f"checkpoints/{step:04}.npz"
+            writer.add_scalar("loss", ((weights - target) ** 2).mean(), step)
             writer.flush()
-            for opponent, strategy in FIXED.items():
-                table.writerow([iteration, name, opponent, *play(policy, strategy, 200, rng)])
-            results.flush()
-            if best is None or policy @ PAYOFF @ FIXED["Rocky"] > best + 0.05:
-                best = policy @ PAYOFF @ FIXED["Rocky"]
-                promoted.write(f"{iteration},{name}\n")
+            players = FIXED | ({} if best is None else {best[0]: best[1]})
+            for opponent, other in players.items():
+                results.writerow([step, name, opponent, *play(strength, other, 200, rng)])
+            file.flush()
+            if step < 10 or step == bad_from:  # it trusts its loss
+                best = (name, strength)
+                promoted.write(f'{{"event": "new best", "checkpoint": "{name}", "step": {step}}}\n')
                 promoted.flush()
-            logits = logits + (0.3 if iteration < 12 else 0.0) * (PAYOFF @ FIXED["Rocky"])
+            weights = weights + 0.3 * (target - weights)
             time.sleep(pause)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))
