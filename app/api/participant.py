@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
 from types import TracebackType
@@ -14,7 +15,7 @@ from weakref import finalize
 import structlog
 
 from app.api import stderr_logger
-from app.api.participation import Seat, first_error, host_daemons, kinds_of, relay_jobs
+from app.api.participation import HeldName, first_error, host_daemons, kinds_of, relay_jobs
 from app.api.runs import RunLocation, locate_run
 from app.engine.relay import RelayEngine
 from app.participation.requests import Request
@@ -33,16 +34,16 @@ class Connecting:
     def __init__(self, location: RunLocation, kinds: Sequence[TaskKind], name: str | None) -> None:
         prepare(location.folder)
         loaded = location.load()
-        self._seat = Seat(loaded, location.folder.path / "participants", name)
+        self._held = HeldName(loaded, location.folder.path / "participants", name)
         self._location, self._kinds = location, kinds
         self._error: BaseException | None = None
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self.engine = RelayEngine()
         if structlog.get_config()["logger_factory"] is stderr_logger:  # otherwise the program has its own logs
-            log = location.folder.log(f"participant@{self._seat.name}")
+            log = location.folder.log(f"participant@{self._held.name}")
             level = loaded.deployment.log_level
-            configure("participant", self._seat.name, log, level, echo=False, whole_process=False)
+            configure("participant", self._held.name, log, level, echo=False, whole_process=False)
         self._thread = Thread(target=self._run, name="flyball participant", daemon=True)
         self._thread.start()
 
@@ -55,7 +56,7 @@ class Connecting:
                 structlog.get_logger("participant").error("participant failed", error=str(self._error))
 
     async def _host(self) -> None:
-        hosting = host_daemons(self._location, self._kinds, self.engine, self._stop, name=self._seat.name, say=_say)
+        hosting = host_daemons(self._location, self._kinds, self.engine, self._stop, name=self._held.name, say=_say)
         await relay_jobs(hosting, self.engine, self._stop)
 
     def stop(self) -> None:
@@ -64,11 +65,13 @@ class Connecting:
             self._loop.call_soon_threadsafe(self._stop.set)
 
     def end(self) -> None:
-        """Stop, and wait for the end. Idempotent."""
+        """Stop, and wait for the end. A request without an answer stays to be done. Idempotent."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(partial(self.engine.withdraw, taken=True))
         self.stop()
         if self._thread is not current_thread():
             self._thread.join()
-        self._seat.close()
+        self._held.close()
 
     def check(self) -> None:
         """Raise the error that ended it, if there is one."""

@@ -140,7 +140,7 @@ class Port:
 
     async def _progress(self, request: HttpRequest) -> Response:
         reported, given = _read(Reporting, await _body(request)), self._given(request)
-        given.progress(reported.epoch, reported.epochs, **reported.metrics)
+        given.report(reported.epoch, reported.epochs, reported.metrics)
         return JSONResponse({"wanted": given.is_wanted})
 
     async def _answer(self, request: HttpRequest) -> Response:

@@ -6,6 +6,7 @@ retries and ids are theirs.
 
 import asyncio
 import fcntl
+import re
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -13,8 +14,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, get_args
 
-from app.api.runs import RunLocation, open_bus, past_events
+from app.api.runs import RunLocation, is_listening, open_bus, past_events
 from app.config import CPU, BadSettings, RunSettings
+from app.config.deployment import NODE_PATTERN
 from app.config.loading import Loaded
 from app.core import BadUsage, FlyballError, is_broker, suggest
 from app.engine import Engine
@@ -26,6 +28,7 @@ from daemons import distribution, evaluation, quality_monitor, selfplay_worker, 
 from daemons.evaluation import Evaluator
 from daemons.jobs import WorkerIdentity
 from daemons.process import PATIENCE_SECONDS, run_host
+from daemons.run_folder import bus_endpoint
 from daemons.spec import DaemonSpec
 
 SERVED: Mapping[TaskKind, DaemonSpec] = {
@@ -59,13 +62,13 @@ def kinds_of(names: Collection[str]) -> tuple[TaskKind, ...]:
     return tuple(dict.fromkeys(kinds))
 
 
-class Seat:
-    """A participant's name on a run's node, which no other process holds.
+class HeldName:
+    """A participant's name in a run, which no other process of this machine holds.
 
     Files of state belong to the name, so a participant that was killed goes on when it is started again. Without keys
     the names are NODE.1, NODE.2 and so on, and the first free one is taken. A key is for one name, the node's.
 
-    Raises ``NameTaken``.
+    Raises ``NameTaken``, or ``BadUsage`` for a name that cannot be a node's.
     """
 
     def __init__(self, loaded: Loaded, folder: Path, name: str | None) -> None:
@@ -73,6 +76,11 @@ class Seat:
         if keyed and name not in (None, node):
             raise BadUsage(
                 f"The key of {node} may not speak for {name}.", hint="Leave the name out, or use a key of that name."
+            )
+        if name is not None and (not re.fullmatch(NODE_PATTERN, name) or (name == node and not keyed)):
+            raise BadUsage(
+                f"{name!r} cannot be a participant's name.",
+                hint=f"Use up to 63 letters, digits, '.', '_' and '-'; {node} is the node's own name.",
             )
         folder.mkdir(parents=True, exist_ok=True)
         chosen = node if keyed else name
@@ -142,6 +150,8 @@ async def host_daemons(
     Raises ``BadSettings``, or the errors of hosts.
     """
     loaded = location.load()
+    if not is_listening(endpoint := bus_endpoint(location.folder, loaded.deployment)):
+        say(f"Waiting for a broker at {endpoint}.")
     async with asyncio.TaskGroup() as group:
         reading, stopping = group.create_task(read_settings(location, loaded)), group.create_task(stop.wait())
         await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)

@@ -16,7 +16,7 @@ import click
 import uvicorn
 
 from app.api.participant_port import Port
-from app.api.participation import Seat, first_error, host_daemons, kinds_of, relay_jobs
+from app.api.participation import HeldName, first_error, host_daemons, kinds_of, relay_jobs
 from app.api.runs import RunLocation
 from app.cli.group import ARGUMENTS
 from app.cli.options import FILE, run_options
@@ -79,12 +79,12 @@ def participate(
     allow_open_files()
     prepare(location.folder)
     folder = location.folder.path / "participants"
-    with closing(Seat(loaded, folder, name)) as seat:
-        log = location.folder.log(f"participant@{seat.name}")
-        with configure("participant", seat.name, log, loaded.deployment.log_level):
-            host = partial(host_daemons, location, kinds, name=seat.name, slots=slots, say=note)
+    with closing(HeldName(loaded, folder, name)) as held:
+        log = location.folder.log(f"participant@{held.name}")
+        with configure("participant", held.name, log, loaded.deployment.log_level):
+            host = partial(host_daemons, location, kinds, name=held.name, slots=slots, say=note)
             if http is None:
-                scratch = folder / f"{seat.name}.tasks"
+                scratch = folder / f"{held.name}.tasks"
                 engine = CommandEngine(LocalEngine(slots), command, Path.cwd(), scratch)
                 asyncio.run(_run_commands(engine, host))
                 return

@@ -146,6 +146,9 @@ def _run_all(
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
         if loaded.run.advises:
             title = f"{ADVISES_ONLY}\n{title}"
+        elif loaded.run.is_external:
+            start = location.command("participate", "KIND")
+            title += f"\nParticipants play, train and evaluate. To start one: {start} -- COMMAND"
         specs = child_specs(location, loaded, role)
         specs.needed[:0] = fork_server_specs(location, loaded)
         shown, server = open_dashboard(deployment.dashboard, role)

@@ -23,9 +23,9 @@ class HandedJob:
         self.function, self.spec, self.deadline_seconds = function, spec, deadline_seconds
         self.traceparent = trace_context()
         self.frames: asyncio.Queue[JsonObject] = asyncio.Queue()
-        self.taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.taken, self.task = asyncio.Event(), asyncio.current_task()
         self._loop = asyncio.get_running_loop()
-        self.state: Literal["waiting", "taken", "over"] = "waiting"
+        self.state: Literal["waiting", "taken", "answered", "over"] = "waiting"
 
     @property
     def is_wanted(self) -> bool:
@@ -38,7 +38,11 @@ class HandedJob:
         Raises ``ValueError`` or ``TypeError`` for what JSON cannot hold.
         """
         copied = json.loads(encode(frame))
-        return self.is_wanted and self.call(self.frames.put_nowait, copied)
+        if not (self.is_wanted and self.call(self.frames.put_nowait, copied)):
+            return False
+        if "progress" not in copied and self.state == "taken":
+            self.state = "answered"
+        return True
 
     def call(self, function: Callable[..., object], *arguments: object) -> bool:
         """Call a function on the engine's event loop; return False if the loop has ended."""
@@ -78,7 +82,7 @@ class RelayEngine:
             self._waiting.append(job)
             self._changed.notify_all()
         try:
-            await job.taken
+            await job.taken.wait()
             return await follow(function, job.frames.get, on_progress, deadline_seconds)
         finally:
             with self._changed:
@@ -100,19 +104,23 @@ class RelayEngine:
                 if job := next((job for job in self._waiting if accepts is None or accepts(job)), None):
                     self._waiting.remove(job)
                     job.state = "taken"
-                    job.call(_settle, job.taken)
+                    job.call(job.taken.set)
                     return job
                 left = None if end is None else end - monotonic()
                 if (left is not None and left <= 0) or not self._changed.wait(left):
                     return None
         return None
 
-    def withdraw(self) -> None:
-        """Cancel the jobs that nobody has taken, and hand out no others. Call it on the event loop."""
+    def withdraw(self, *, taken: bool = False) -> None:
+        """Cancel the jobs that nobody has taken, and hand out no others. Call it on the event loop.
+
+        With ``taken``, also cancel those without an answer.
+        """
         with self._changed:
             self._withdrawn = True
-            for job in self._waiting:
-                job.taken.cancel()
+            for job in self._jobs:
+                if job.task is not None and (job.state == "waiting" or (taken and job.state == "taken")):
+                    job.task.cancel()
             self._changed.notify_all()
 
     async def close(self) -> None:
@@ -120,11 +128,6 @@ class RelayEngine:
         with self._changed:
             self._closed = True
             for job in self._jobs:
-                _settle(job.taken)
+                job.taken.set()
                 job.frames.put_nowait({"lost": "the engine was closed"})
             self._changed.notify_all()
-
-
-def _settle(taken: "asyncio.Future[None]") -> None:
-    if not taken.done():
-        taken.set_result(None)

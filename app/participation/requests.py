@@ -49,10 +49,14 @@ class Request:
 
     def progress(self, epoch: int, epochs: int, **metrics: Any) -> None:
         """Report the progress of a training, for curves and dashboards; of other tasks nothing is shown."""
+        self.report(epoch, epochs, metrics)
+
+    def report(self, epoch: int, epochs: int, metrics: JsonObject) -> None:
+        """See ``progress``; the metrics may have any names."""
         if report := self.task.report(epoch, epochs, metrics):
             self._job.send({"progress": report})
 
-    def succeed(self, **answer: Any) -> bool:
+    def succeed(self, /, **answer: Any) -> bool:
         """Answer with a result, whose fields depend on the kind. Return whether anybody waits for it.
 
         A ``model`` or ``shard`` is the SHA-256 of its content, alone or in an address, or the ``Path`` of a file.

@@ -19,8 +19,10 @@ from running_loop import EXAMPLES, FLYBALL, RunningLoop, flyball, running_loop
 from app.events import (
     EvaluationCompleted,
     EvaluationFailed,
+    ModelCached,
     ModelPromoted,
     NodeLost,
+    ParityChecked,
     QualityScoreUpdated,
     SelfplayComplete,
     SelfplayFailed,
@@ -32,6 +34,7 @@ from app.events import (
 SUPPORT = EXAMPLES.parent / "support"
 RESULTS = (SelfplayComplete, SelfplayFailed, TrainingCompleted, TrainingFailed, EvaluationCompleted, EvaluationFailed)
 SETTINGS = "tick_seconds = 1.0\n" + (EXAMPLES / "own_loop.toml").read_text(encoding="utf-8")
+JUDGEMENT = {"score": 0.75, "checked": 3, "components": {"distinct": 1.0}}
 BRISK = "\n[deployment]\nheartbeat_seconds = 0.5\nnode_silent_seconds = 3.0\ndrain_seconds = 3.0\n"
 
 
@@ -65,7 +68,7 @@ def folder(tmp_path: Path) -> Path:
 def test_own_loop_is_promoted_and_survives_kill_9(folder: Path) -> None:
     words = (sys.executable, "own_loop.py", ".")
     with running_loop(folder, SETTINGS + BRISK) as loop:
-        for _ in range(3):
+        for _ in range(2):
             with participant(folder, *words) as process:
                 before = len(promoted(loop))
                 loop.wait_for("a promotion", lambda wanted=before + 2: len(promoted(loop)) >= wanted)
@@ -91,8 +94,9 @@ def test_own_loop_is_promoted_and_survives_kill_9(folder: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_command_trains_beside_another_participant(folder: Path) -> None:
-    command = (FLYBALL, "participate", "--run", ".", "training", "--", "python", "own_loop_command.py")
+def test_command_trains_and_distributes_beside_another(folder: Path) -> None:
+    kinds = ("training", "distribution")
+    command = (FLYBALL, "participate", "--run", ".", *kinds, "--", "python", "own_loop_command.py")
     others = (sys.executable, "own_loop.py", ".", "selfplay", "evaluation")
     with (
         running_loop(folder, SETTINGS + BRISK) as loop,
@@ -101,6 +105,7 @@ def test_command_trains_beside_another_participant(folder: Path) -> None:
     ):
         loop.wait_for("two promotions", lambda: len(promoted(loop)) >= 2)
         assert loop.events(TrainingProgress)
+        loop.wait_for("a distribution", lambda: loop.events(ModelCached))
         assert {event.source for event in loop.events(TrainingCompleted)} <= {"training@laptop.1", "training@laptop.2"}
         process.kill()
         process.wait()
@@ -121,19 +126,23 @@ def call(address: str, token: str, path: str, body: dict[str, Any]) -> Any:
 
 
 @pytest.mark.timeout(600)
-def test_program_trains_over_http(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_trains_and_inspects_over_http(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_loop, "FILES", folder / "own_loop_files")
-    words = (FLYBALL, "participate", "--run", ".", "training", "--http", "0")
+    words = (FLYBALL, "participate", "--run", ".", "training", "inspection", "--http", "0")
     others = (sys.executable, "own_loop.py", ".", "selfplay", "evaluation")
-    with running_loop(folder, SETTINGS + BRISK) as loop, participant(folder, *others):
+    with running_loop(folder, "external_inspection = true\n" + SETTINGS + BRISK) as loop, participant(folder, *others):
         with (folder / "port.out").open("wb") as said, participant(folder, *words, stderr=said):
             line = loop.wait_for("the port", lambda: re.search(r"http://\S+:\d+", (folder / "port.out").read_text()))
             address, token = line[0], (folder / "participants" / "token").read_text().strip()
             while len(promoted(loop)) < 2:
                 if request := call(address, token, "/requests", {"worker": "w", "wait_seconds": 5}):
-                    answer = own_loop.train(HttpRequest(request))
+                    inspects = request["kind"] == "inspection"
+                    answer = JUDGEMENT if inspects else own_loop.train(HttpRequest(request))
                     assert call(address, token, f"/requests/{request['id']}/answer", answer)["wanted"]
         assert not loop.events(TrainingFailed)
+        assert {event.data.score for event in loop.events(QualityScoreUpdated)} == {JUDGEMENT["score"]}
+        assert loop.events(ParityChecked)
+        assert "quality_monitor@laptop" not in {event.source for event in loop.events(QualityScoreUpdated)}
 
 
 class HttpRequest(dict):

@@ -52,7 +52,7 @@ async def test_worker_gets_a_request_and_answers_it(rig: Rig) -> None:
     status, request = await rig.post("/requests", ASK)
     assert (status, request["kind"], request["epochs"], request["deadline_seconds"]) == (200, "training", 2, 60.0)
     path = f"/requests/{request['id']}"
-    progress = {"epoch": 1, "epochs": 2, "metrics": {"loss": 0.5}}
+    progress = {"epoch": 1, "epochs": 2, "metrics": {"loss": 0.5, "epoch": 7.0}}
     assert await rig.post(f"{path}/progress", progress) == (200, {"wanted": True})
     status, refused = await rig.post(f"{path}/answer", {"model": "latest"})
     assert (status, "SHA-256" in refused["error"]) == (422, True)

@@ -10,7 +10,7 @@ import pytest
 from participation_specs import BASE, CONTEXT, INSPECT, JOBS, MODEL, PLAY, SHARD, THEIRS, TRAIN
 from pydantic import ValidationError
 
-from app.api.participation import Seat, check_kinds, kinds_of
+from app.api.participation import HeldName, check_kinds, kinds_of
 from app.backends import describe, understood
 from app.config import GAMES, BadSettings, GameConfig, RunSettings
 from app.config.loading import load
@@ -94,13 +94,16 @@ def test_kinds_have_aliases_and_misspellings_a_hint() -> None:
 
 def test_unnamed_participants_take_free_names_in_order(tmp_path: Path) -> None:
     loaded = load(tmp_path)
-    first, second = Seat(loaded, tmp_path, None), Seat(loaded, tmp_path, None)
+    first, second = HeldName(loaded, tmp_path, None), HeldName(loaded, tmp_path, None)
     assert (first.name, second.name) == ("laptop.1", "laptop.2")
     first.close()
-    third = Seat(loaded, tmp_path, None)
+    third = HeldName(loaded, tmp_path, None)
     assert third.name == "laptop.1"
     with pytest.raises(Exception, match=r"Another participant called laptop\.2 runs"):
-        Seat(loaded, tmp_path, "laptop.2")
+        HeldName(loaded, tmp_path, "laptop.2")
+    for name in ("laptop", "../up", "", "x" * 64):
+        with pytest.raises(BadUsage, match="cannot be a participant's name"):
+            HeldName(loaded, tmp_path, name)
     second.close()
     third.close()
 
@@ -251,6 +254,17 @@ async def test_withdrawn_jobs_are_cancelled_and_not_failed() -> None:
         await engine.run(f"{JOBS}:train", TRAIN)
     request.succeed(model=MODEL)
     assert (await running)["model"] == MODEL
+
+
+async def test_withdrawn_jobs_keep_their_answers() -> None:
+    engine = RelayEngine()
+    answered, request = await handed(engine)
+    open_one, _ = await handed(engine)
+    request.succeed(model=MODEL)
+    engine.withdraw(taken=True)
+    assert (await answered)["model"] == MODEL
+    with pytest.raises(asyncio.CancelledError):
+        await open_one
 
 
 COMMAND = """import json, pathlib, sys
