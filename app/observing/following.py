@@ -129,10 +129,10 @@ class LineFile(FollowedFile):
 
     def _found(self, line: bytes) -> Found | None:
         """Return what a line is; None for an empty line and for the names of columns."""
-        place, content = f"line {self._number}", line.strip()
+        place, content = f"line {self._number}", line.rstrip(b"\r\n")
         if len(line) > LONGEST_LINE:
             return Problem(place, f"it is longer than {LONGEST_LINE:,} bytes")
-        if not content:
+        if not content.strip():
             return None
         try:
             values = self._values(content.decode("utf-8-sig"))

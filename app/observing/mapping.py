@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
 from app.config import FrozenModel, GameConfig
-from app.config.observing import ObservedFact, ObservedFile
+from app.config.observing import OPTIONAL, ObservedFact, ObservedFile
 from app.core import NAME_LENGTH, GradedScores, ModelHash, PlayerName, Rate, is_model, rotation_outcomes
 from app.core.ids import SHA256
 from app.events import MatchResult
@@ -25,6 +25,9 @@ _COLUMN = re.compile(r"\{([^{}:]+)(?::0([1-9]))?\}")
 
 NAMES = frozenset({"model", "parent", "opponent"})
 """Fields that name players."""
+
+RESULTS = frozenset({"wins", "losses", "score", "games"})
+"""Fields of an evaluation that it needs where a rule has them."""
 
 EVENT_FILES = "*tfevents*"
 """Names of TensorBoard's event files in a folder."""
@@ -175,6 +178,8 @@ class Mapped:
         texts = [value for value in rule.constants.values() if isinstance(value, str)]
         in_texts = [column for text in texts for column, _ in _COLUMN.findall(text)]
         self._columns = frozenset({*rule.fields.values(), *rule.metrics, *rule.where, *in_texts})
+        is_table = rule.form in ("csv", "tsv")  # whose records have all columns
+        self._optional = frozenset() if is_table else frozenset(OPTIONAL[rule.fact]) - RESULTS
         self._bots = {called: bot for bot, called in rule.names.items()} | {bot: bot for bot in config.builtins}
 
     def paths(self) -> Iterator[Path]:
@@ -221,7 +226,10 @@ class Mapped:
 
     def _given(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields that a record has, models and opponents as text. Raises ``Unusable``."""
-        given: dict[str, Any] = {field: _cell(values, column) for field, column in self._rule.fields.items()}
+        given: dict[str, Any] = {
+            field: values.get(column) if field in self._optional else _cell(values, column)
+            for field, column in self._rule.fields.items()
+        }
         for field, constant in self._rule.constants.items():
             given[field] = _filled(constant, values) if isinstance(constant, str) else constant
         given = {
