@@ -28,9 +28,9 @@ MOST_SHOWN = 20
 def observe(location: RunLocation, *, check: bool, supervised: bool) -> None:
     """Publish what files of a loop elsewhere say: CSV, JSON lines or TensorBoard's event files.
 
-    The tables of observe in flyball.toml name the files and what their records say. `up` does this itself; use the
-    command on another machine than the run's, or with --check, to try tables out. A record is published once, however
-    often its file is read, rewritten or rotated. A bad record costs itself; logs/observer.jsonl says why.
+    The tables of observe in flyball.toml name the files and what their records say. `up` does this itself; --check
+    tries tables out. A record is published once, however often its file is read, rewritten or rotated. A bad record
+    costs itself; logs/observer.jsonl says why.
     """
     if supervised:
         end_with_stdin()
