@@ -145,5 +145,10 @@ def participate(
     ...     with request:  # an exception in the block is the request's failure
     ...         model, loss = train(request["base_model"], request["shards"], request["learning_rate"])
     ...         request.succeed(model=model, metrics={"loss": loss})
+
+    A participant may be started before its run:
+
+    >>> participant = flyball.participate("run", "training")
+    >>> participant.close()
     """
     return Participant(locate_run(run, config_file), kinds_of(kinds), name)

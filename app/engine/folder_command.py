@@ -27,7 +27,7 @@ class BadResult(FlyballError):
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What the reader of an error should do: about a command that failed, and about a result that cannot be used."""
+    """Hints for errors: after a command that failed, and after a result that cannot be used."""
 
     failed: str
     result: str

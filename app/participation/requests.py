@@ -36,7 +36,7 @@ class Request:
 
     @property
     def is_answered(self) -> bool:
-        """Whether it was answered."""
+        """True once it has an answer."""
         return self._answered
 
     @property
