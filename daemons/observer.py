@@ -85,7 +85,7 @@ class Rating(NamedTuple):
 
 
 class Scene:
-    """What the observer knows of a configuration: games that rate its models, and the current one."""
+    """A configuration as the observer knows it: games that rate its models, and the current one."""
 
     def __init__(self) -> None:
         self.current: ModelHash | None = None
@@ -175,7 +175,7 @@ class _Read(NamedTuple):
 
     @property
     def request(self) -> EventId:
-        """What stands for the request that nobody made: where the record is from."""
+        """The record's origin, in place of a request that nobody made."""
         return EventId(f"{self.file}: {self.place} ({self.rule.name})"[-NAME_LENGTH:])
 
     def order(self) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What controllers of a run that only advises publish (ADR-040)."""
+"""Conclusions of a run that only advises, as they are published (ADR-040)."""
 
 from collections.abc import Iterable
 

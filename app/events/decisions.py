@@ -1,6 +1,6 @@
 """Decisions: a knob was set, by its one owner."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -143,19 +143,6 @@ class PromotionRejected(Decision, type="model.promotion_rejected", name="PROMOTI
     current: ModelHash
     step: Count
     evidence: Evidence
-
-
-class ModelAdvised(Decision, type="model.advised", name="MODEL_ADVISED", notable=True):
-    """What a run that only advises would have decided about models; nothing changes.
-
-    Take ``model`` as the current one, by a promotion or a rollback, or keep ``current`` and reject ``model``.
-    """
-
-    advice: Literal["promote", "reject", "roll_back"]
-    model: ModelHash
-    current: ModelHash | None
-    step: Count
-    reason: Text
 
 
 class ModelRolledBack(Decision, type="model.rolled_back", name="MODEL_ROLLED_BACK", notable=True):

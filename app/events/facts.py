@@ -227,6 +227,19 @@ class EvaluationOverdue(Fact, type="evaluation.overdue", name="EVALUATION_OVERDU
     attempts: Count = Field(description="how often its evaluation was asked for")
 
 
+class ModelAdvised(Fact, type="model.advised", name="MODEL_ADVISED", notable=True):
+    """What a run that only advises would have decided about models; nothing changes.
+
+    Take ``model`` as the current one, by a promotion or a rollback, or keep ``current`` and reject ``model``.
+    """
+
+    advice: Literal["promote", "reject", "roll_back"]
+    model: ModelHash
+    current: ModelHash | None
+    step: Count
+    reason: Text
+
+
 class ModelDistributed(Fact, type="model.distributed", name="MODEL_DISTRIBUTED"):
     """A promoted model is verified and ready on these nodes."""
 

@@ -1,4 +1,4 @@
-"""What records of observed files say, by the run's settings: facts, or why a record cannot be used."""
+"""The meaning of records in observed files, by the run's settings."""
 
 import re
 from collections.abc import Iterator, Mapping
