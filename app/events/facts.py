@@ -228,7 +228,7 @@ class EvaluationOverdue(Fact, type="evaluation.overdue", name="EVALUATION_OVERDU
 
 
 class ModelAdvised(Fact, type="model.advised", name="MODEL_ADVISED", notable=True):
-    """What a run that only advises would have decided about models; nothing changes.
+    """Advice about models, by a run that only advises; nothing changes.
 
     Take ``model`` as the current one, by a promotion or a rollback, or keep ``current`` and reject ``model``.
     """
