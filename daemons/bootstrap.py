@@ -50,6 +50,7 @@ TERMINAL: Mapping[type[Payload], str] = {
     events.PlateauDetected: "the boost that answers it comes with it, from the same controller; people read it",
     events.RegressionCleared: "people read it",
     events.EvaluationOverdue: "the status shows it, with what an operator can do",
+    events.ModelAdvised: "people read it, beside a loop that goes on without it",
     events.ModelCached: "the distributors, which emit it, report the nodes that lack a model",
     events.DistributionLate: "the status shows it; the node goes on trying, and its jobs fetch the model themselves",
     events.EvaluationProgress: "dashboards show it",

@@ -210,7 +210,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
             model=played.shard.model,
             earlier=list(pending.earlier),
             discard=list(pending.discard),
-            seed=played.shard.seed,
+            seed=played.shard.seed or 0,  # unknown only of observed shards, which are not inspected
         )
         deadline_seconds = self.settings.deadlines.inspection_seconds
         return Job(cause, played, self.backend(cause).inspect, (spec,), deadline_seconds)

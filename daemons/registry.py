@@ -69,9 +69,11 @@ def names_of(role: MachineRole | None) -> tuple[str, ...]:
 
 
 def left_to_participants(settings: RunSettings) -> frozenset[str]:
-    """Return the names of the daemons that only participants host (ADR-038)."""
+    """Return the names of the daemons that only participants host (ADR-038), or nobody where a run only advises."""
     if not settings.is_external:
         return frozenset()
+    if settings.advises:
+        return frozenset(name for name, spec in DAEMONS.items() if spec.worker)
     left = {selfplay_worker.DAEMON.name, training.DAEMON.name, evaluation.DAEMON.name}
     return frozenset(left | ({quality_monitor.DAEMON.name} if settings.external_inspection else set()))
 
@@ -79,6 +81,11 @@ def left_to_participants(settings: RunSettings) -> frozenset[str]:
 def check_hosted_here(name: str, settings: RunSettings) -> None:
     """Refuse a daemon that only participants host. Raises ``BadSettings``."""
     if name in left_to_participants(settings):
+        if settings.advises:
+            raise BadSettings(
+                f"The run only advises, so that the daemon {name} has nothing to do.",
+                hint='Set mode = "govern" for a run that asks for work.',
+            )
         raise BadSettings(
             f"The daemon {name} of a run whose backend is external runs in its participants.",
             hint="Run yours: flyball participate KIND -- COMMAND, or flyball.participate in Python.",

@@ -208,6 +208,14 @@ def _silent_stderr() -> Iterator[None]:
         os.close(nowhere)
 
 
+def _check_mode(before: RunSettings, now: RunSettings) -> None:
+    if before.mode != now.mode:
+        raise BadSettings(
+            f"The run in this folder was begun with mode = {before.mode!r}, and its records don't fit {now.mode!r}.",
+            hint="Set mode back, or begin another run folder.",
+        )
+
+
 def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
     """Refuse settings that don't fit what was recorded under the same name.
 
@@ -217,10 +225,12 @@ def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
 
     Raises:
         BadSettings: a recorded configuration has another game, number of players or network now, so that its models
-            would not fit; or a user-defined controller has another class, so that its state would not fit.
+            would not fit; or a user-defined controller has another class, so that its state would not fit; or a run
+            that advised would govern, whose facts are about models elsewhere, or the other way round.
     """
     unseen, new = set(now.by_key), dict(now.controllers)
     for before in past:
+        _check_mode(before, now)
         for name in new.keys() & before.controllers.keys():
             if (recorded := before.controllers[name].use) != new.pop(name).use:
                 raise BadSettings(

@@ -123,6 +123,11 @@ def check_kinds(kinds: Collection[TaskKind], settings: RunSettings) -> None:
             f"This run does its work itself, by the backend {settings.configs[0].backend}.",
             hint='Participants take part where it is external: set games.KEY.backend = "external".',
         )
+    if settings.advises:
+        raise BadSettings(
+            "This run only advises, and asks nothing of participants.",
+            hint='Set mode = "govern", and start the run again.',
+        )
     if "inspection" in kinds and not settings.external_inspection:
         raise BadSettings(
             "This run accepts every shard, and leaves no inspections to participants.",

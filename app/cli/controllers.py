@@ -10,10 +10,10 @@ from rich.text import Text
 
 from app.api.runs import RunLocation, check_config, check_played, open_run
 from app.cli.options import json_option, run_options
-from app.cli.output import complain, echo, hanging, show, write_json
+from app.cli.output import complain, echo, hanging, note, show, write_json
 from app.controllers.controller import Watched
 from app.replay.controller_reports import ControllerReport, Decision, read_reports
-from app.status.summary import one_line, show_clock, summarise
+from app.status.summary import ADVISES_ONLY, one_line, show_clock, summarise
 from app.status.watched import bar, watched_text
 from daemons.clock import SystemClock
 
@@ -38,10 +38,13 @@ def controllers(location: RunLocation, config_key: str | None, *, count: int, as
         check_config(reader, config_key)
         if config_key is not None:
             check_played(reader, location, config_key)
-        reports = read_reports(reader, complain).reports(None if config_key is None else (config_key,))
+        folded = read_reports(reader, complain)
+        reports = folded.reports(None if config_key is None else (config_key,))
     if as_json:
         write_json([report_json(report, count) for report in reports])
         return
+    if folded.settings and folded.settings.advises:
+        note(ADVISES_ONLY)
     for number, report in enumerate(reports):
         if number:
             echo()

@@ -16,7 +16,7 @@ from app.core import writing
 from app.dashboard.pages.report import comparison_file, report_file
 from app.replay.run_comparison import ConfigComparison, RunComparison, side_by_side
 from app.replay.run_report import ConfigReport, RunReport, read_report
-from app.status.summary import UNKNOWN, one_line, show_age, show_elo, show_time
+from app.status.summary import ADVISES_ONLY, UNKNOWN, one_line, show_age, show_elo, show_time
 
 TRAINED = ("configuration", "Elo", "now", "trained", "promoted", "refused", "dropped", "open", "rolled back")
 STEERED = ("configuration", "stalls", "boosts", "weight", "time", "evaluation", "")
@@ -96,6 +96,8 @@ def show_report(made: RunReport) -> None:
         return
     lasted = show_age(made.seconds)
     echo(f"{show_time(made.first)} to {show_time(made.last)} ({lasted}), {made.events:,} events")
+    if made.advises:
+        echo(ADVISES_ONLY)
     echo("Elo is the champion's, ± one standard error.")
     show_table(TRAINED, map(_trained, made.configs), left=TRAINED[:1])
     echo()

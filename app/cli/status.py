@@ -12,8 +12,8 @@ from app.core.clock import SECOND_US, SLOWED, SMALL_JUMP_US
 from app.events.envelope import EPOCH
 from app.journal import SqliteJournalReader
 from app.journal.history import open_dead_letters
-from app.status.status import ConfigStatus
-from app.status.summary import short, show_age
+from app.status.status import ConfigStatus, Status
+from app.status.summary import ADVISES_ONLY, short, show_age
 from app.status.tables import daemons_table, next_trainings, status_table
 from daemons.clock import MICROSECOND, SystemClock
 from daemons.run_folder import of_other_history
@@ -85,7 +85,7 @@ def status(location: RunLocation, *, as_json: bool) -> None:
             if config.waiting_for
         ]
         waiting += [Text(f"{config.key}: {_late_text(config)}") for config in now.configs if config.late]
-        show(status_table(now, width), *next_trainings(now), *waiting, "", daemons_table(now, width))
+        show(*_mode(now), status_table(now, width), *next_trainings(now), *waiting, "", daemons_table(now, width))
         counts = Counter(daemon.state for daemon in now.daemons)
         states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none heard of"
         note(f"{head} events; daemons: {states}")
@@ -110,6 +110,11 @@ def status(location: RunLocation, *, as_json: bool) -> None:
             f"The run in {location.folder.path} is not running; {last}.",
             hint=f"Start it: {location.command('up')}",
         )
+
+
+def _mode(now: Status) -> tuple[Text, ...]:
+    """Return a line about a run that only advises."""
+    return (Text(ADVISES_ONLY),) if now.advises else ()
 
 
 def _late_text(config: ConfigStatus) -> str:

@@ -27,13 +27,14 @@ from app.config import PROFILES, RunSettings
 from app.config.dashboard import DashboardSettings
 from app.config.layers import COMMAND_LINE
 from app.config.loading import Loaded, variable
-from app.core import BROKER, FlyballError
+from app.core import BROKER, OBSERVER, FlyballError
 from app.dashboard.access import Access, AddressTaken, listen, url_of
 from app.engine import fork_server
 from app.engine.programs import can_fork, python_module
 from app.engine.ray_engine import check_ray
 from app.journal import SqliteJournal, SqliteJournalReader
 from app.journal.history import last_settings, past_settings
+from app.status.summary import ADVISES_ONLY
 from app.telemetry import check_wandb, configure
 from daemons import monitoring
 from daemons.bootstrap import check_settings
@@ -143,13 +144,17 @@ def _run_all(
             check_history(folder)
         before = _check_journal(folder.journal, loaded.run)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
-        if loaded.run.is_external:
+        if loaded.run.advises:
+            title = f"{ADVISES_ONLY}\n{title}"
+        elif loaded.run.is_external:
             start = location.command("participate", "KIND")
             title += f"\nParticipants play, train and evaluate. To start one: {start} -- COMMAND"
         specs = child_specs(location, loaded, role)
         specs.needed[:0] = fork_server_specs(location, loaded)
         shown, server = open_dashboard(deployment.dashboard, role)
         address = ""
+        if loaded.observe and role != "worker":
+            specs.others.append(observer_spec(location, loaded))
         if server is not None:
             specs.others.append(dashboard_spec(location, loaded, stack.enter_context(server).fileno()))
             address = url_of(server)
@@ -307,6 +312,12 @@ def fork_server_specs(location: RunLocation, loaded: Loaded) -> list[ChildSpec]:
         return []
     command, errors = python_module("app.engine.fork_server", *PRELOADED), location.folder.errors(FORK_SERVER)
     return [ChildSpec(FORK_SERVER, command, errors, vital=False, serves_forks=True)]
+
+
+def observer_spec(location: RunLocation, loaded: Loaded) -> ChildSpec:
+    """Return the process that follows the files of a loop elsewhere."""
+    command = python_module("app.cli", "--run", str(location.folder.path.absolute()), "observe", "--supervised")
+    return ChildSpec(OBSERVER, command, location.folder.errors(OBSERVER), child_environment(location, loaded))
 
 
 def dashboard_spec(location: RunLocation, loaded: Loaded, fd: int) -> ChildSpec:

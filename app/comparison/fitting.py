@@ -88,7 +88,7 @@ def observe(config: GameConfig, events: Iterable[Event[Any]], plant: PlantSettin
     for event in events:
         match event.data:
             case SelfplayComplete() as data:
-                into.requests.append(data.seconds * config.selfplay.games_per_request / data.shard.games)
+                into.requests.append((data.seconds or 0.0) * config.selfplay.games_per_request / data.shard.games)
                 into.rows_per_game.append(data.mean_length)
                 played_us[data.request_id] = event.recorded_us
             case QualityScoreUpdated(request_id=request, score=score) if request in played_us:
@@ -102,7 +102,7 @@ def observe(config: GameConfig, events: Iterable[Event[Any]], plant: PlantSettin
                 experience[data.model], depths[data.model] = 0.0, 0
             case TrainingCompleted(metrics=metrics) as data if data.request_id in requested:
                 training = requested.pop(data.request_id)
-                into.trainings.append((float(data.rows * training.epochs), (metrics or {}).get("seconds", 0.0)))
+                into.trainings.append((float((data.rows or 0) * training.epochs), (metrics or {}).get("seconds", 0.0)))
                 pace = min(1.0, training.learning_rate / learning.learning_rate) ** learning.learning_rate_exponent
                 passes = (training.epochs / learning.epochs) ** learning.epochs_exponent
                 depth = depths.get(data.parent, 0)
@@ -113,7 +113,7 @@ def observe(config: GameConfig, events: Iterable[Event[Any]], plant: PlantSettin
                 )
                 depths[data.model] = depth + 1
             case EvaluationCompleted() as data:
-                into.rating_seconds += data.seconds
+                into.rating_seconds += data.seconds or 0.0
                 into.rated_games += sum(match.games for match in data.results)
                 for match in data.results:
                     if match.opponent_model:

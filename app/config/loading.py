@@ -36,6 +36,7 @@ from app.config.layers import (
     read_tables,
     set_by,
 )
+from app.config.observing import ObservedFile, RuleName
 from app.config.run import MATCHMAKING, PROFILES, RunSettings
 from app.config.settings import CONFIG_KEY, GameConfig, Modules
 from app.core import ConfigKey, allow_modules_in, suggest
@@ -57,11 +58,19 @@ SHORTHANDS = (MATCHMAKING_TABLE, "deployment.device", "deployment.precision")
 NEEDED = frozenset({"game", "players"})
 """Required keys of a new configuration."""
 
-NO_RUN_SETTING = frozenset({"profile", "configs", "deployment", IMPORT})
+OBSERVE = "observe"
+"""Tables of files of a loop elsewhere, by the names of their rules."""
+
+NO_RUN_SETTING = frozenset({"profile", "configs", "deployment", IMPORT, OBSERVE})
 """Keys of ``flyball.toml`` that RUN_CONFIGURED does not hold in this form."""
 
 IMPORTS = create_model("Imports", __base__=FrozenModel, **cast("dict[str, Any]", {IMPORT: (Modules, ())}))
 """The setting ``import``, which every configuration gets. Python's syntax forbids a field of that name."""
+
+OBSERVED = create_model(
+    "Observed", __base__=FrozenModel, **cast("dict[str, Any]", {OBSERVE: (dict[RuleName, ObservedFile], {})})
+)
+"""The tables of ``observe``."""
 
 
 def _flyball_toml() -> type[BaseSettings]:
@@ -77,6 +86,10 @@ def _flyball_toml() -> type[BaseSettings]:
             Field((), description="modules imported before a game is loaded, beside flyball.toml or installed"),
         ),
         "deployment": (Deployment, Deployment()),
+        OBSERVE: (
+            dict[RuleName, ObservedFile],
+            Field({}, description="files of a loop elsewhere, by the names of their rules; mode = advise"),
+        ),
         GAME_TABLES: (dict[str, GameConfig], {}),
     }
     return cast("type[BaseSettings]", create_model("FlyballToml", __base__=BaseSettings, **fields))
@@ -104,6 +117,7 @@ class Loaded:
     run: RunSettings  # what is played and learned; journaled
     deployment: Deployment  # how and where this installation runs
     games: Mapping[str, GameConfig]  # all configurations that could be chosen
+    observe: Mapping[str, ObservedFile]  # files of a loop elsewhere, by rule
     folder: Path  # of the settings file
     origins: Mapping[str, str]  # by dotted key: default, the file's name, "environment FLYBALL_X", or "command line"
 
@@ -117,7 +131,9 @@ class Loaded:
         top = self.run.model_dump(mode="json")
         top |= {"configs": [config.key for config in configs], IMPORT: list(configs[0].imports)}
         games = {config.key: config.model_dump(mode="json", exclude={"key", "imports"}) for config in configs}
-        return flatten(top | {"deployment": self.deployment.model_dump(mode="json"), GAME_TABLES: games})
+        observed = {name: rule.model_dump(mode="json") for name, rule in self.observe.items()}
+        deployment = self.deployment.model_dump(mode="json")
+        return flatten(top | {"deployment": deployment, GAME_TABLES: games} | ({OBSERVE: observed} if observed else {}))
 
 
 def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_file: Path | None = None) -> Loaded:
@@ -154,7 +170,11 @@ def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_fi
     games = {key: game.replace(imports=imports) for key, game in games.items()}
     run = DOCUMENT.validated(RunSettings, document | {"configs": [games[key] for key in keys]}, origins)
     _check_thresholds(run, origins)
-    loaded = Loaded(run, deployment, games, file.parent, origins)
+    observe: Mapping[str, ObservedFile] = getattr(
+        DOCUMENT.validated(OBSERVED, {OBSERVE: tables.get(OBSERVE, {})}, origins), OBSERVE
+    )
+    _check_observed(observe, run)
+    loaded = Loaded(run, deployment, games, observe, file.parent, origins)
     return replace(loaded, origins={key: origins.get(key, DEFAULT) for key in loaded.values()})
 
 
@@ -264,6 +284,31 @@ def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:
                 f"{key}{set_by(origins[key])}: {threshold:g} lies above feedback.intensity.reduced {reduced:g}, the "
                 "quality at which training begins.",
                 hint=f"Lower {key}, or raise feedback.intensity.reduced.",
+            )
+
+
+def _check_observed(rules: Mapping[str, ObservedFile], run: RunSettings) -> None:
+    """Refuse files that a run could not use."""
+    if rules and not run.advises:
+        raise BadSettings(
+            "Files of a loop elsewhere are for a run that only advises, and this one asks for work itself.",
+            hint=f'Set mode = "advise", or leave the tables of {OBSERVE} out.',
+        )
+    for name, rule in rules.items():
+        if rule.config is None and len(run.configs) > 1:
+            raise BadSettings(
+                f"[{OBSERVE}.{name}] does not say which configuration it is about.",
+                hint=f"Set config to one of {', '.join(config.key for config in run.configs)}.",
+            )
+        if rule.config is not None and rule.config not in run:
+            raise BadSettings(
+                f"[{OBSERVE}.{name}] is about {rule.config}, which the run does not have.",
+                hint=f"Set config to one of {', '.join(config.key for config in run.configs)}.",
+            )
+        if unknown := sorted(rule.names.keys() - {*run.config(rule.config or run.configs[0].key).builtins}):
+            raise BadSettings(
+                f"[{OBSERVE}.{name}] names the bot {unknown[0]}, which the configuration does not have.",
+                hint=f"Add it to games.{rule.config or run.configs[0].key}.builtins.",
             )
 
 

@@ -126,10 +126,19 @@ class LeagueSettings(FrozenModel):
     tournaments: TournamentSettings = TournamentSettings()
 
 
+Mode = Literal["govern", "advise"]
+"""Whether a run asks for work and says which model is current, or only advises (ADR-040)."""
+
+
 class RunSettings(FrozenModel):
     """Settings of a run."""
 
     seed: int = Field(0, ge=0, lt=1 << 63, description="of all that is drawn in the run")
+    mode: Mode = Field(
+        "govern",
+        description="advise: controllers decide beside a loop that goes on without them; nothing is asked of anybody, "
+        "and verdicts on models are advice",
+    )
     tick_seconds: float = Field(10.0, ge=1e-3, le=MAX_SECONDS, description="period of CLOCK_TICK")
     selfplay_workers: tuple[Name, ...] = Field(
         ("selfplay_worker@laptop",),
@@ -168,6 +177,15 @@ class RunSettings(FrozenModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_mode(self) -> Self:
+        if self.advises and not self.is_external:
+            raise ValueError(
+                f'mode = "advise" is for a loop elsewhere, and {self.configs[0].key} is played and trained here: set '
+                'backend = "external" for each game'
+            )
+        return self
+
     @field_validator("controllers")
     @classmethod
     def _check_owners(cls, controllers: dict[str, ControllerSettings]) -> dict[str, ControllerSettings]:
@@ -203,6 +221,11 @@ class RunSettings(FrozenModel):
     def taken_over(self) -> dict[Knob, str]:
         """The user's own controllers, by the knobs that they take over."""
         return {knob: name for name, table in self.controllers.items() for knob in table.takes_over}
+
+    @property
+    def advises(self) -> bool:
+        """True if the run only advises a loop elsewhere."""
+        return self.mode == "advise"
 
     @property
     def is_external(self) -> bool:

@@ -18,7 +18,7 @@ from app.controllers.ownership import knob_of, knobs_set
 from app.controllers.scheduler import SelfplayScheduler
 from app.controllers.trigger import TrainingTrigger
 from app.controllers.watchdog import ModelPerformanceWatchdog
-from app.core import derive_id
+from app.core import OBSERVER, derive_id
 from app.events import (
     CheckpointAdded,
     CheckpointRetired,
@@ -100,7 +100,8 @@ def emitter(envelope: Envelope[Any], source: str, settings: RunSettings | None) 
 
     Returns:
         A controller's name. ``operator`` with the producer's name in brackets, for decisions, requests and
-        observations without a cause, or of a command: a scenario's remedy has a cause. An empty string for what
+        observations without a cause, or of a command: a scenario's remedy has a cause. ``the observed loop`` for an
+        observer's. An empty string for what
         workers, hosts and the broker report. The daemon, if several of its controllers may have concluded the event.
     """
     data = envelope.data
@@ -108,6 +109,8 @@ def emitter(envelope: Envelope[Any], source: str, settings: RunSettings | None) 
     if not names and data.kind is Kind.FACT:
         return ""
     host = source.partition("@")[0]
+    if host == OBSERVER:
+        return f"the observed loop ({source})"
     if envelope.causationid is None or host == COMMANDS:
         return f"operator ({source})"
     knob = knob_of(data)

@@ -8,7 +8,7 @@ from app.config import PARAMETERS, Parameter, RunSettings
 from app.controllers.knobs import bounded, is_turned
 from app.controllers.state import FeedbackState, States, state_of
 from app.controllers.trend import later
-from app.core import RANDOM, SECONDS_PER_HOUR
+from app.core import RANDOM, SECONDS_PER_HOUR, is_observer
 from app.events import (
     AdaptiveParamsChanged,
     ClockTick,
@@ -42,6 +42,7 @@ from app.events import (
     TrainingUnblocked,
     handles,
 )
+from app.events.envelope import EPOCH
 
 WHOLE: frozenset[Parameter] = frozenset({"epochs", "games_per_iteration"})
 """Parameters that are whole numbers."""
@@ -100,17 +101,22 @@ class FeedbackFold(HandlerReducer):
         """Take in a rating evaluation.
 
         The rating, the win rate against the random bot and the urgency are updated. A model that an operator or a
-        rollback made current says nothing about training, so that its rating only becomes the current one.
+        rollback made current says nothing about training, so that its rating only becomes the current one. A loop
+        elsewhere may promote its models before it rates them, so that each rating of an observer counts. It is taken to
+        work all the time, because its worker time is unknown.
         """
         data, now = event.data, event.recordedtime
         state = state_of(rows, event.subject).with_worker_time(evaluation=data.seconds)
         if data.purpose != "rating":
             return Step({event.subject: state})
         state = self._resumed(state, now)
-        if not state.lineage.is_trial(data.model):
+        observed = is_observer(event.source)
+        if not (state.lineage.is_trial(data.model) or observed):
             state = state.replace(elo_current=data.elo, elo_stderr=data.elo_stderr, last_evaluation_time=now)
             return Step({event.subject: state.compute_urgency(now)})
-        state = state.update_elo(data.elo, data.elo_stderr, now, self.settings.feedback.stall, data.model)
+        spent = (now - EPOCH).total_seconds() if observed else None
+        stall = self.settings.feedback.stall
+        state = state.update_elo(data.elo, data.elo_stderr, now, stall, data.model, spent=spent)
         against_random = next((match.score.mean for match in data.results if match.opponent == RANDOM), None)
         if against_random is not None:
             state = state.update_win_rate(against_random)
@@ -180,7 +186,7 @@ class FeedbackFold(HandlerReducer):
             lineage=state.lineage.after(event),
             current_model=event.data.model,
             last_promotion_time=event.recordedtime,
-            **(counted if state.lineage.is_trial(event.data.model) else {}),
+            **(counted if state.lineage.is_trial(event.data.model) or is_observer(event.source) else {}),
         )
 
     @handles(PromotionRejected)

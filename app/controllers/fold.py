@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from app.config import ForeignSettings, RunSettings
+from app.controllers.advice import as_advice
 from app.controllers.controller import Controller
 from app.controllers.feedback_fold import FeedbackFold
 from app.controllers.own_steps import check_step
@@ -178,6 +179,8 @@ class Fold:
     controllers, FeedbackState folds each event before them. User-defined controllers take part while the settings
     name them. Decisions about the knobs that they take over are dropped, except their own.
 
+    In a run that only advises, requests are dropped and verdicts on models become advice (``as_advice``).
+
     A controller sees its own decisions in FeedbackState at once, and their records are not passed to it. So an event
     of a type that it emits and reads comes from an operator, or from another controller that took over its knob.
     Promotions and rollbacks that change nothing are dropped.
@@ -330,7 +333,7 @@ class Fold:
         except Exception as error:  # noqa: BLE001 - an event that one reducer cannot fold must not stop the others
             outcome.failures.append(Failure(name, event, f"{type(error).__name__}: {located(error)}"))
             return
-        allowed = self._owners.allowed(name, drafted) if drafted else drafted
+        allowed = self._allowed(name, drafted) if drafted else drafted
         if allowed is None:
             return
         if recorded is not None and any(
@@ -351,10 +354,16 @@ class Fold:
                 self._pending[envelope.id] = name, decision
                 outcome.changed[HOST, PENDING + envelope.id] = PendingDecision.of(name, decision)
 
+    def _allowed(self, name: str, drafted: list[Envelope[Payload]]) -> list[Envelope[Payload]] | None:
+        """Return what a reducer may publish. ``None``: drop the whole step."""
+        allowed = self._owners.allowed(name, drafted)
+        return as_advice(allowed) if allowed and self._advises else allowed
+
     def _build(self, settings: RunSettings) -> dict[str, str]:
         """Build the reducers, and return the errors of user-defined controllers that cannot be built, by name."""
         self.settings, self._owners = settings, Owners(settings)
         self._concerned = frozenset({None, *(config.key for config in settings.configs)})
+        self._advises = settings.advises
         self._feedback = FeedbackFold(settings)
         hosted, errors = list[Hosted](), dict[str, str]()
         for factory in self._factories:

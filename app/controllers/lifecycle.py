@@ -49,6 +49,7 @@ from app.events import (
     Event,
     Evidence,
     MatchResult,
+    ModelAdvised,
     ModelPromoted,
     ModelRolledBack,
     Payload,
@@ -223,7 +224,7 @@ class ModelLifecycleCoordinator(Controller):
     name: ClassVar[str] = "ModelLifecycleCoordinator"
     row: ClassVar[type[GateRow]] = GateRow
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {EvaluationRequested, ModelPromoted, PromotionRejected, ModelRolledBack}
+        {EvaluationRequested, ModelPromoted, PromotionRejected, ModelRolledBack, ModelAdvised}
     )
 
     def step(self, rows: Rows, event: Event[Payload], *shown: Mapping[str, Any]) -> Step[GateRow]:
@@ -257,7 +258,7 @@ class ModelLifecycleCoordinator(Controller):
             return Step()
         if current is None:
             return _promote(event, current, judged, _evidence(judged, "no model before it", 0, 0))
-        if candidate.parent != current:
+        if candidate.parent != current and not self.settings.advises:  # a loop elsewhere trains from what it likes
             why = f"trained from {(candidate.parent or 'none')[:HASH_DIGITS]}, not from the current model"
             return _reject(event, current, judged, _evidence(judged, why, 0, 0))
         if not is_gate and candidate.phase is Phase.GATING:  # a round of its gate is under way

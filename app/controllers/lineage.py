@@ -2,7 +2,7 @@
 
 from typing import Self
 
-from app.core import Elo, EventId, ModelHash
+from app.core import Elo, EventId, ModelHash, is_observer
 from app.events import (
     EloUpdated,
     EvaluationFailed,
@@ -119,11 +119,13 @@ class Lineage(Row, frozen=True):
                 return data.applies_to(self.current_model) and model != self.current_model
         return False
 
-    def after(self, event: Event[Payload]) -> Self:  # noqa: C901 - one case an event
+    def after(self, event: Event[Payload]) -> Self:  # noqa: C901, PLR0912 - one case an event
         """Return the lineage after an event about its configuration."""
         match event.data:
             case TrainingRequested():
                 return self.replace(training=event.id)
+            case TrainingCompleted(model=model) if is_observer(event.source):  # nothing requested it
+                return self.replace(candidate=None if model == self.current_model else model)
             case TrainingFailed(request_id=request) if request == self.training:
                 return self.replace(training=None)
             case TrainingCompleted(request_id=request, model=model) if request == self.training:
@@ -135,8 +137,11 @@ class Lineage(Row, frozen=True):
             case ModelPromoted(model=model, step=step, elo=elo, evidence=evidence) as data:
                 if self.changes_current(data):
                     before = [champion for champion in self.champions if champion.model != model]
-                    root = self.root if self.is_trial(model) else model
-                    newest = Champion(model=model, step=step, elo=elo, elo_stderr=evidence.elo_stderr, root=root)
+                    observed = is_observer(event.source)
+                    root = self.root if observed or self.is_trial(model) else model
+                    newest = Champion(model=model, step=step, root=root)
+                    if evidence.games or not observed:  # without games, nothing is known of an observed model
+                        newest = newest.replace(elo=elo, elo_stderr=evidence.elo_stderr)
                     return self.replace(
                         champions=(*before, newest)[-REMEMBERED:], training=None, candidate=None, unrated=None
                     )

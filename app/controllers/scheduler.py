@@ -313,7 +313,7 @@ class Allocation:
 
     def _complete(self, data: SelfplayComplete) -> ConfigRow | None:
         if request := self.row.outstanding(data.request_id):
-            seconds = min(max(0.001, data.seconds), MOST_LEASES * self.limits.lease_seconds)
+            seconds = min(max(0.001, data.seconds or 0.0), MOST_LEASES * self.limits.lease_seconds)
             return self.row.ended(request, self.now_us).replace(seconds=seconds)
         return None
 

@@ -275,14 +275,21 @@ class FeedbackState(Row, frozen=True):
         return self.replace(worker_time=self.worker_time.replace(**sums))
 
     def update_elo(
-        self, elo: Elo, stderr: float, now: datetime, stall: StallSettings, model: ModelHash | None = None
+        self,
+        elo: Elo,
+        stderr: float,
+        now: datetime,
+        stall: StallSettings,
+        model: ModelHash | None = None,
+        *,
+        spent: float | None = None,
     ) -> Self:
         """Add a trained model's rating to the history.
 
         Gain, velocity, peak, trend, plateau count and time scale are updated. The gain starts again after an operator's
-        model.
+        model. ``spent``: seconds spent until now; ``None``: the worker time.
         """
-        lineage, spent = self.lineage, self.worker_time.total
+        lineage, spent = self.lineage, self.worker_time.total if spent is None else spent
         base, root = lineage.current_model, lineage.root
         new = RatingPoint(time=now, elo=elo, stderr=stderr, model=model, base=base, root=root, spent=spent)
         before = self.elo_history[-1] if self.elo_history and new.follows(self.elo_history[-1]) else None

@@ -12,6 +12,7 @@ from app.core.ids import (
     MCTS,
     NAME_LENGTH,
     NEWEST_ANCHOR,
+    OBSERVER,
     RANDOM,
     SOLVER,
     BotName,
@@ -27,6 +28,7 @@ from app.core.ids import (
     is_broker,
     is_judge,
     is_model,
+    is_observer,
     split_search,
 )
 from app.core.jobs import Job, JsonObject, Report

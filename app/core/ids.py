@@ -70,6 +70,9 @@ NEWEST_ANCHOR = f"{ANCHOR}1"
 BROKER = "broker"
 """The daemon that records every event; its name as a producer is ``broker@node``."""
 
+OBSERVER = "observer"
+"""The program that publishes what files of a loop elsewhere say; its name as a producer is ``observer@node``."""
+
 _LENGTH = Struct(">I")
 
 
@@ -96,6 +99,11 @@ def split_search(player: str) -> tuple[str, int | None]:
 def is_broker(producer: str) -> bool:
     """Return whether a producer is a broker."""
     return producer.partition("@")[0] == BROKER
+
+
+def is_observer(producer: str) -> bool:
+    """Return whether a producer is an observer, whose facts no request preceded."""
+    return producer.partition("@")[0] == OBSERVER
 
 
 def derive_id(*parts: str | int) -> EventId:

@@ -235,7 +235,12 @@ UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     # The next version only admits more values of a field.
     ("flyball.evaluation.completed", 1): lambda data: data,
     ("flyball.evaluation.completed", 2): lambda data: {**_add_grades(data), "undecided_games": None},
+    ("flyball.evaluation.completed", 3): lambda data: data,
     ("flyball.evaluation.failed", 1): lambda data: data,
+    ("flyball.quality.score_updated", 3): lambda data: data,
+    ("flyball.selfplay.completed", 3): lambda data: data,
+    ("flyball.training.completed", 3): lambda data: data,
+    ("flyball.training.requested", 2): lambda data: data,
     ("flyball.training.failed", 1): lambda data: data,
     # The next version admits user-defined bots as players.
     ("flyball.league.elo_updated", 1): lambda data: data,

@@ -37,17 +37,17 @@ from app.events.payload import (
 )
 
 
-class SelfplayComplete(Fact, type="selfplay.completed", name="SELFPLAY_COMPLETE", version=3):
+class SelfplayComplete(Fact, type="selfplay.completed", name="SELFPLAY_COMPLETE", version=4):
     """A worker finished the games of a request and stored their rows."""
 
     request_id: EventId
     probe: bool
     shard: ShardRef
     opponents: tuple[PlayerName, ...] = Field(max_length=MOST_ITEMS)
-    temperature: Temperature
+    temperature: Temperature | None = Field(description="null: unknown, as of games that were only observed")
     mean_length: float = Field(ge=0, le=1e9)
-    truncated_games: Count
-    seconds: Seconds
+    truncated_games: Count | None = Field(description="null: unknown")
+    seconds: Seconds | None = Field(description="null: unknown")
 
 
 class SelfplayFailed(Fact, type="selfplay.failed", name="SELFPLAY_FAILED", notable=True):
@@ -58,7 +58,7 @@ class SelfplayFailed(Fact, type="selfplay.failed", name="SELFPLAY_FAILED", notab
     error: Text
 
 
-class QualityScoreUpdated(Fact, type="quality.score_updated", name="QUALITY_SCORE_UPDATED", version=3):
+class QualityScoreUpdated(Fact, type="quality.score_updated", name="QUALITY_SCORE_UPDATED", version=4):
     """A shard was inspected; ``components`` explain its ``score`` in [0, 1]."""
 
     request_id: EventId
@@ -119,7 +119,7 @@ class TrainingProgress(Fact, type="training.progress", name="TRAINING_PROGRESS",
     metrics: Metrics
 
 
-class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETED", version=3):
+class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETED", version=4):
     """A new model is stored.
 
     ``step`` counts updates since the initial model, which has step 0 and no metrics.
@@ -127,9 +127,9 @@ class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETE
 
     request_id: EventId
     model: ModelHash
-    parent: ModelHash | None
+    parent: ModelHash | None = Field(description="null: an initial model's, or unknown")
     step: Count
-    rows: Count
+    rows: Count | None = Field(description="null: unknown")
     metrics: Metrics | None
     seconds: Seconds | None = Field(description="of the training; null: recorded before it was measured")
 
@@ -154,7 +154,7 @@ class LossAnomalyDetected(
     consecutive: PositiveCount = Field(description="trainings in a row with a metric out of range, including this one")
 
 
-class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_COMPLETED", version=3):
+class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_COMPLETED", version=4):
     """A model played its gauntlet; the random bot's rating is 0."""
 
     request_id: EventId
@@ -164,11 +164,13 @@ class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_CO
     results: tuple[MatchResult, ...] = Field(min_length=1, max_length=MOST_ITEMS)
     elo: Rating
     elo_stderr: RatingError
-    lost_games: Count = Field(description="games planned but not played: their processes died, hung or failed")
+    lost_games: Count | None = Field(
+        description="games planned but not played: their processes died, hung or failed; null: unknown"
+    )
     undecided_games: Count | None = Field(
         description="games in which no player had a decision to make; null: recorded before they were counted"
     )
-    seconds: Seconds = Field(description="of computing, all processes together")
+    seconds: Seconds | None = Field(description="of computing, all processes together; null: unknown")
 
 
 class EvaluationProgress(Fact, type="evaluation.progress", name="EVALUATION_PROGRESS"):
@@ -225,6 +227,19 @@ class EvaluationOverdue(Fact, type="evaluation.overdue", name="EVALUATION_OVERDU
     hours: float = Field(gt=0, le=1e6, description="of running without an evaluation")
     model: ModelHash | None = Field(description="whose evaluation is awaited; None: none was asked for")
     attempts: Count = Field(description="how often its evaluation was asked for")
+
+
+class ModelAdvised(Fact, type="model.advised", name="MODEL_ADVISED", notable=True):
+    """Advice about models, by a run that only advises; nothing changes.
+
+    Take ``model`` as the current one, by a promotion or a rollback, or keep ``current`` and reject ``model``.
+    """
+
+    advice: Literal["promote", "reject", "roll_back"]
+    model: ModelHash
+    current: ModelHash | None
+    step: Count
+    reason: Text
 
 
 class ModelDistributed(Fact, type="model.distributed", name="MODEL_DISTRIBUTED"):

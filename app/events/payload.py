@@ -223,7 +223,7 @@ class ShardRef(Value):
     rows: PositiveCount
     games: PositiveCount
     model: ModelHash
-    seed: Seed
+    seed: Seed | None = Field(description="of its games; null: unknown")
 
 
 class MatchResult(Value):

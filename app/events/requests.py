@@ -38,7 +38,7 @@ class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUE
     probe: bool = Field(description="a probe of a quarantined worker: its rows decide only about the quarantine")
 
 
-class TrainingRequested(Request, type="training.requested", name="TRAINING_REQUESTED", version=2):
+class TrainingRequested(Request, type="training.requested", name="TRAINING_REQUESTED", version=3):
     """Train a model on these shards.
 
     Without a base model, make the initial model; then there are no shards.

@@ -215,7 +215,7 @@ def read_reports(reader: JournalReader, on_dead: Callable[[DeadLetter], None]) -
 def is_initial(data: Payload) -> bool:
     """Return whether an event is about the making of a configuration's initial model, which no display counts."""
     match data:
-        case TrainingRequested(base_model=None) | TrainingCompleted(parent=None) | ModelPromoted(previous=None):
+        case TrainingRequested(base_model=None) | TrainingCompleted(parent=None, step=0) | ModelPromoted(previous=None):
             return True
     return False
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.config import RunSettings
 from app.controllers.state import FeedbackState, WorkerTime, state_of
-from app.core import ConfigKey, Elo, ModelHash
+from app.core import ConfigKey, Elo, ModelHash, is_observer
 from app.events import (
     DaemonStarted,
     EvaluationCompleted,
@@ -90,6 +90,7 @@ class RunReport(Row, frozen=True):
         decided: by controller, or by operator, the number of decisions and observations by event name, without the
             initial model's promotion.
         attention: what an operator should look at.
+        advises: the run asked for nothing.
     """
 
     first: datetime | None
@@ -99,6 +100,7 @@ class RunReport(Row, frozen=True):
     configs: tuple[ConfigReport, ...]
     decided: dict[str, dict[str, int]]
     attention: tuple[str, ...]
+    advises: bool = False
 
     @property
     def seconds(self) -> float:
@@ -181,7 +183,7 @@ class RunReports:
             case ModelPromoted(model=model) | PromotionRejected(model=model):
                 # A candidate trained before the report's time is in the lineage alone.
                 verdict = "promotions" if isinstance(event.data, ModelPromoted) else "rejections"
-                counts[verdict] += model in waiting or state.lineage.is_trial(model)
+                counts[verdict] += model in waiting or state.lineage.is_trial(model) or is_observer(event.source)
                 waiting.discard(model)
             case ModelRolledBack():
                 counts["rollbacks"] += 1
@@ -204,6 +206,7 @@ class RunReports:
             configs=tuple(self._config(key) for key in (*keys, *dropped)),
             decided={by: dict(sorted(counts.items())) for by, counts in sorted(self._decided.items())},
             attention=tuple(f"{config.key}: {config.waiting_for}" for config in waiting),
+            advises=settings is not None and settings.advises,
         )
 
     def _config(self, key: ConfigKey) -> ConfigReport:

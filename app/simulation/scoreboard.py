@@ -117,7 +117,7 @@ class Scoreboard:
     ) -> None:
         match event.data:
             case SelfplayComplete(seconds=seconds):
-                account.node_seconds[hour] = account.node_seconds.get(hour, 0.0) + seconds
+                account.node_seconds[hour] = account.node_seconds.get(hour, 0.0) + (seconds or 0.0)
             case TrainingCompleted():
                 account.trainings += 1
             case PlateauDetected():

@@ -83,7 +83,7 @@ def measured_load(settings: RunSettings, plant: PlantSettings, seed: int, second
 
     def count(event: Event[Payload]) -> None:
         if isinstance(event.data, TrainingCompleted) and event.recorded_us >= start_us:
-            rows[0] += event.data.rows
+            rows[0] += event.data.rows or 0
 
     simulation.listeners.append(count)
     simulation.run()

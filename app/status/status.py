@@ -30,6 +30,7 @@ from app.events import (
     DaemonReady,
     DaemonStarted,
     DaemonStopped,
+    EvaluationOverdue,
     Event,
     EventVoided,
     Kind,
@@ -241,7 +242,10 @@ class DaemonStatus(Row, frozen=True):
 
 
 class Status(Tabular, Row, frozen=True):
-    """Status of a run at one time. ``position`` is the position of the last event counted."""
+    """Status of a run at one time.
+
+    ``position`` is the position of the last event counted. ``advises``: the run asks for nothing.
+    """
 
     brief_columns: ClassVar = {
         "configs": (
@@ -253,6 +257,7 @@ class Status(Tabular, Row, frozen=True):
 
     time: datetime
     running: bool
+    advises: bool
     position: int
     configs: tuple[ConfigStatus, ...]
     daemons: tuple[DaemonStatus, ...]
@@ -261,7 +266,7 @@ class Status(Tabular, Row, frozen=True):
         """See ``Tabular``."""
         rated = [config for config in self.configs if config.elo is not None]
         ratings = [f"{config.key} {show_elo(config.elo, config.elo_stderr)} Elo" for config in rated]
-        what = "running" if self.running else "not running"
+        what = ("running" if self.running else "not running") + (", advises only" if self.advises else "")
         return f"status of a run at event {self.position:,}, {what}: {named(ratings) or 'nothing rated yet'}"
 
     def tables(self) -> dict[str, Sequence[Record]]:
@@ -337,14 +342,16 @@ class Board(Row, frozen=False):  # type: ignore[misc]
         )
         distributing = [daemon for daemon in daemons if daemon.daemon == "distribution"]
         live = {daemon.node for daemon in distributing if daemon.state in ("started", "ready")}
+        advises = self.settings is not None and self.settings.advises
         ready = {daemon.daemon for daemon in daemons if daemon.state == "ready"}
         return Status(
             time=now,
             running=running,
+            advises=advises,
             position=self.position,
             configs=tuple(
                 _config(self.configs[key], now_us, self.settings, live).replace(
-                    next_training=self._next_training(key, ready, now_us) if running else None
+                    next_training=self._next_training(key, ready, now_us) if running and not advises else None
                 )
                 for key in played
             ),
@@ -478,8 +485,16 @@ def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
                 f"{noun} failed {failing.times} times in a row, at last by {on_one_line(failing.error)}. "
                 f"Traceback: logs/{noun}.jsonl. Failures: flyball tail {noun.upper()}_FAILED --config-key {row.key}"
             )
-    if (overdue := row.overdue) is None:
-        return None
+    return None if row.overdue is None else _overdue_text(row, row.overdue, settings)
+
+
+def _overdue_text(row: ConfigRow, overdue: EvaluationOverdue, settings: RunSettings) -> str:
+    """Return what an operator can do about an evaluation that does not come."""
+    if settings.advises:
+        return (
+            f"no result came for {overdue.hours:.1f} h. Does the loop run, and write its files? What is read of them: "
+            "flyball observe --check"
+        )
     if overdue.model is None:
         return (
             f"no evaluation for {overdue.hours:.1f} h, and no training that asked for one. Look for failures: "

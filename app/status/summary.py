@@ -21,6 +21,7 @@ from app.events import (
     Kind,
     MatchmakingUpdated,
     MatchResult,
+    ModelAdvised,
     ModelPromoted,
     ModelRolledBack,
     NodeQuarantined,
@@ -137,6 +138,10 @@ def chances(picks: Iterable[OpponentPick]) -> dict[str, float]:
     return dict(sorted(shares.items(), key=lambda item: item[1], reverse=True))
 
 
+ADVISES_ONLY = 'Advises only (mode = "advise"): nothing is asked of anybody, and verdicts on models are advice.'
+"""Line about a run that only advises."""
+
+
 def one_line(text: str) -> str:
     """Return a text in one line, without control characters. Otherwise a terminal would obey its escape sequences."""
     return " ".join("".join(character if character.isprintable() else " " for character in text).split())
@@ -173,7 +178,8 @@ def summarise(data: Payload) -> str:
 
 def _selfplay(data: SelfplayComplete) -> str:
     shard = data.shard
-    return f"{shard.games} games, {shard.rows} rows with {short(shard.model)} in {data.seconds:.1f} s by {shard.worker}"
+    lasted = "" if data.seconds is None else f" in {data.seconds:.1f} s"
+    return f"{shard.games} games, {shard.rows} rows with {short(shard.model)}{lasted} by {shard.worker or 'others'}"
 
 
 def _selfplay_request(data: SelfplayRequested) -> str:
@@ -212,7 +218,8 @@ def _training(data: TrainingCompleted) -> str:
     usual = [text.format(metrics[name]) for name, text in METRICS.items() if name in metrics]
     others = [f"{name} {_value(value)}" for name, value in metrics.items()]
     how = ", ".join(usual) or _listed(others, ", ")
-    return f"step {data.step}: {short(data.model)} from {data.rows} rows{', ' if how else ''}{how}"
+    rows = "" if data.rows is None else f" from {data.rows} rows"
+    return f"step {data.step}: {short(data.model)}{rows}{', ' if how else ''}{how}"
 
 
 def _evaluation(data: EvaluationCompleted) -> str:
@@ -240,6 +247,13 @@ def _judged(data: ModelPromoted | PromotionRejected) -> str:
         figures = f": {evidence.value:.1f}, {evidence.threshold:.1f} needed"
     elo = show_elo(evidence.elo, evidence.elo_stderr)
     return f"{step}: {what}, {evidence.statistic}{figures}; {elo} Elo"
+
+
+def _advised(data: ModelAdvised) -> str:
+    """Return the advice about a model, and what it would replace."""
+    what = {"promote": "promote", "reject": "do not take", "roll_back": "restore"}[data.advice]
+    instead = f" (now {short(data.current)})" if data.current else ""
+    return f"advice: {what} {short(data.model)}, step {data.step}{instead}, because {data.reason}"
 
 
 def _rolled_back(data: ModelRolledBack) -> str:
@@ -307,6 +321,7 @@ def _configured(data: RunConfigured) -> str:
 SUMMARIES: Mapping[type[Payload], Callable[[Any], str]] = {
     ExplorationBoost: _boost,
     HyperparameterUpdated: _parameter,
+    ModelAdvised: _advised,
     ModelRolledBack: _rolled_back,
     NodeQuarantined: lambda data: f"{data.worker} for {show_age(data.lasts_seconds)} because {data.reason}",
     NodeReleased: lambda data: f"{data.worker} because {data.reason}",

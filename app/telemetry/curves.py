@@ -31,7 +31,8 @@ def points(data: Payload) -> Iterator[Point]:
     """
     match data:
         case TrainingCompleted():
-            yield Point("train/rows", data.rows, data.step)
+            if data.rows is not None:
+                yield Point("train/rows", data.rows, data.step)
             yield from (Point(f"train/{name}", value, data.step) for name, value in (data.metrics or {}).items())
         case EvaluationCompleted(purpose="gate"):
             yield from (Point("evaluation/gate/score", match.score.mean, data.step) for match in data.results)
@@ -45,7 +46,8 @@ def _rating_points(data: EvaluationCompleted) -> Iterator[Point]:
     yield Point("evaluation/elo", data.elo, data.step)
     yield Point("evaluation/elo_stderr", data.elo_stderr, data.step)
     yield Point("evaluation/games", sum(match.games for match in data.results), data.step)
-    yield Point("evaluation/lost_games", data.lost_games, data.step)
+    if data.lost_games is not None:
+        yield Point("evaluation/lost_games", data.lost_games, data.step)
     for match in data.results:
         yield Point(f"evaluation/score/{match.opponent}", match.score.mean, data.step)
         yield Point(f"evaluation/win_rate/{match.opponent}", match.wins / match.games, data.step)

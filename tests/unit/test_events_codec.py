@@ -127,10 +127,10 @@ def test_result_with_rotations_of_other_games_is_refused(rotations) -> None:
         MatchResult(**halves(rotations=rotations))
 
 
-@pytest.mark.parametrize("version", [4, 0, -1, -(10**9)])
+@pytest.mark.parametrize("version", [5, 0, -1, -(10**9)])
 def test_a_version_that_we_cannot_lift_is_refused(version: int) -> None:
     with pytest.raises(NoUpcast) as caught:
         decode(body(dataversion=version))
-    if version == 4:
-        assert "version 4, this Flyball knows 3" in caught.value.message
+    if version == 5:
+        assert "version 5, this Flyball knows 4" in caught.value.message
         assert "Upgrade" in caught.value.hint

@@ -1,0 +1,71 @@
+"""``flyball observe``: publish what files of a loop elsewhere say."""
+
+import asyncio
+import signal
+import sys
+from collections import Counter
+
+import click
+
+from app.api.runs import RunLocation
+from app.cli.options import run_options
+from app.cli.output import echo, note
+from app.core import OBSERVER
+from app.status.summary import one_line
+from app.telemetry import configure
+from daemons.observer import Complaint, Observer, mapped_rules, run_observer
+from daemons.run_folder import check_present, prepare
+from daemons.supervisor import end_with_stdin
+
+MOST_SHOWN = 20
+"""Bad records that are shown one by one."""
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Read the files once, say what is in them, and publish nothing.")
+@click.option("--supervised", is_flag=True, hidden=True, help="End when stdin does.")
+@run_options
+def observe(location: RunLocation, *, check: bool, supervised: bool) -> None:
+    """Publish what files of a loop elsewhere say: CSV, JSON lines or TensorBoard's event files.
+
+    The tables of observe in flyball.toml name the files and what their records say. `up` does this itself; --check
+    tries tables out. A record is published once, however often its file is read, rewritten or rotated. A bad record
+    costs itself; logs/observer.jsonl says why.
+    """
+    if supervised:
+        end_with_stdin()
+        check_present(location.folder)
+    loaded = location.load()
+    observer = Observer(mapped_rules(loaded))
+    if check:
+        sys.exit(_check(observer))
+    prepare(location.folder)
+    log, node = location.folder.log(OBSERVER), loaded.deployment.node
+    with configure(OBSERVER, node, log, loaded.deployment.log_level):
+        asyncio.run(_run(location))
+
+
+async def _run(location: RunLocation) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await run_observer(location.load(), location.folder, stop)
+
+
+def _check(observer: Observer) -> int:
+    """Say what is in the files; return 1 if a record cannot be used."""
+    counts, complaints = Counter[str](), list[Complaint]()
+    for found in observer.look():
+        if isinstance(found, Complaint):
+            complaints.append(found)
+        else:
+            counts[f"{found.config_key} {found.data.event_name}"] += 1
+    for name, count in sorted(counts.items()):
+        echo(f"{name}: {count}")
+    if not counts:
+        echo("No fact is in the files yet.")
+    for complaint in complaints[:MOST_SHOWN]:
+        note(one_line(str(complaint)))
+    if len(complaints) > MOST_SHOWN:
+        note(f"{len(complaints) - MOST_SHOWN} further records cannot be used.")
+    return 1 if complaints else 0

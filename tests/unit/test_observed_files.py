@@ -1,0 +1,180 @@
+"""Files of another program are followed: nothing is lost or read twice, and bad parts cost only themselves."""
+
+import csv
+import io
+import json
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
+from torch.utils.tensorboard import SummaryWriter
+
+from app.observing.event_files import LARGEST_EVENT, EventFile
+from app.observing.following import LONGEST_LINE, FollowedFile, Found, JsonFile, Problem, Record, TableFile
+
+TAGS = ("loss", "entropy")
+READERS = {
+    "csv": lambda path: TableFile(path, ","),
+    "tsv": lambda path: TableFile(path, "\t"),
+    "jsonl": JsonFile,
+    "tensorboard": lambda path: EventFile(path, TAGS),
+}
+
+
+def frame(data: bytes) -> bytes:
+    length = struct.pack("<Q", len(data))
+    return length + struct.pack("<I", masked_crc32c(length)) + data + struct.pack("<I", masked_crc32c(data))
+
+
+def scalar(step: int, **scalars: float) -> bytes:
+    values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
+    return frame(Event(step=step, summary=Summary(value=values)).SerializeToString())
+
+
+def records(found: Sequence[Found]) -> list[dict[str, object]]:
+    return [dict(record.values) for record in found if isinstance(record, Record)]
+
+
+def read_in_chunks(name: str, content: bytes, cuts: Sequence[int]) -> list[Found]:
+    with TemporaryDirectory() as folder:
+        path, found = Path(folder) / "file", list[Found]()
+        reader: FollowedFile = READERS[name](path)
+        ends = [*sorted(min(cut, len(content)) for cut in cuts), len(content)]
+        for begin, end in zip([0, *ends], ends, strict=False):
+            with path.open("ab") as file:
+                file.write(content[begin:end])
+            found += reader.read()
+        return found
+
+
+TABLE = b"step,model\n1,a\n1,a\n\n2,b\nstep,model\nbad\n3,c\n4"
+LINES = b'{"step": 1, "m": {"loss": 0.5}}\nnull\n{"step": 2}\n\xff\n{"step": 3}\n{"st'
+EVENTS = (
+    frame(Event(file_version="brain.Event:2").SerializeToString())
+    + scalar(1, loss=0.5)
+    + scalar(1, entropy=1.0)
+    + frame(b"\x00" * (LARGEST_EVENT + 1))
+    + scalar(2, loss=0.25, other=1.0)
+    + scalar(3, loss=0.125, entropy=2.0)
+    + scalar(4, loss=0.1)
+)
+CONTENTS = {"csv": TABLE, "tsv": TABLE.replace(b",", b"\t"), "jsonl": LINES, "tensorboard": EVENTS}
+
+
+@pytest.mark.parametrize("name", READERS)
+@given(content=st.binary(max_size=2000), cuts=st.lists(st.integers(0, 2000), max_size=4))
+def test_arbitrary_bytes_never_stop_a_reader(name: str, content: bytes, cuts: list[int]) -> None:
+    whole = read_in_chunks(name, content, ())
+    assert read_in_chunks(name, content, cuts) == whole
+    assert all(isinstance(found, Record | Problem) for found in whole)
+
+
+@pytest.mark.parametrize("name", READERS)
+@given(cuts=st.lists(st.integers(0, len(EVENTS)), max_size=6))
+def test_appended_chunks_equal_one_write(name: str, cuts: list[int]) -> None:
+    assert read_in_chunks(name, CONTENTS[name], cuts) == read_in_chunks(name, CONTENTS[name], ())
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=20), min_size=2))
+def test_table_reads_back_what_csv_wrote(cells: list[str]) -> None:
+    columns, written = [str(number) for number in range(len(cells))], io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows([columns, cells])
+    found = read_in_chunks("csv", written.getvalue().encode(), ())
+    problems = [record for record in found if isinstance(record, Problem)]
+    assert problems or records(found) in ([], [dict(zip(columns, map(str.strip, cells), strict=True))])
+
+
+def test_bad_line_costs_itself_and_names_its_line() -> None:
+    found = read_in_chunks("csv", TABLE, ())
+    assert records(found) == [{"step": step, "model": model} for step, model in ("1a", "1a", "2b", "3c")]
+    (problem,) = (record for record in found if isinstance(record, Problem))
+    assert problem == Problem("line 7", "it has 1 values for the 2 columns of the first line")
+
+
+def test_json_values_within_others_have_dotted_names() -> None:
+    found = read_in_chunks("jsonl", LINES, ())
+    assert records(found) == [{"step": 1, "m.loss": 0.5}, {"step": 2}, {"step": 3}]
+    assert [record.place for record in found if isinstance(record, Problem)] == ["line 2", "line 4"]
+
+
+def test_line_too_long_is_skipped_to_its_end() -> None:
+    content = b'{"a": 1}\n' + b"x" * (2 * LONGEST_LINE + 10) + b'\n{"a": 2}\n'
+    for cuts in ((), (100, LONGEST_LINE + 5, 2 * LONGEST_LINE)):
+        found = read_in_chunks("jsonl", content, cuts)
+        assert records(found) == [{"a": 1}, {"a": 2}]
+        assert [record.place for record in found] == ["line 1", "line 2", "line 3"]
+
+
+def test_step_waits_for_its_tags_or_for_the_next_step() -> None:
+    assert records(read_in_chunks("tensorboard", EVENTS, ())) == [
+        {"step": 1, "loss": 0.5, "entropy": 1.0},
+        {"step": 2, "loss": 0.25},
+        {"step": 3, "loss": 0.125, "entropy": 2.0},
+    ]
+
+
+def test_damaged_event_file_is_reported_once(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    path.write_bytes(scalar(1, loss=1, entropy=1) + b"\x01" * 40)
+    reader = EventFile(path, TAGS)
+    assert [type(found) for found in reader.read()] == [Record, Problem]
+    path.write_bytes(path.read_bytes() + scalar(2, loss=1, entropy=1))
+    assert list(reader.read()) == []
+
+
+def test_damaged_event_costs_itself() -> None:
+    bad = bytearray(scalar(2, loss=1, entropy=1))
+    bad[20] ^= 1
+    found = read_in_chunks("tensorboard", scalar(1, loss=1, entropy=1) + bytes(bad) + scalar(3, loss=1, entropy=1), ())
+    assert [type(record) for record in found] == [Record, Problem, Record]
+
+
+def test_event_file_of_summary_writer_is_read(tmp_path: Path) -> None:
+    with SummaryWriter(str(tmp_path)) as writer:
+        writer.add_text("note", "hello", 1)
+        for step in range(3):
+            writer.add_scalar("loss", step / 2, step)
+            writer.add_scalar("entropy", 1.0, step)
+    (path,) = tmp_path.iterdir()
+    assert records(list(EventFile(path, TAGS).read())) == [
+        {"step": step, "loss": step / 2, "entropy": 1.0} for step in range(3)
+    ]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_rewritten_file_repeats_its_keys(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    reader: FollowedFile = READERS[name](path)
+    path.write_bytes(CONTENTS[name])
+    before = [found.key for found in reader.read() if isinstance(found, Record)]
+    assert list(reader.read()) == []
+    path.write_bytes(b"")
+    assert list(reader.read()) == []
+    path.write_bytes(CONTENTS[name])
+    assert [found.key for found in reader.read() if isinstance(found, Record)] == before
+    assert len(set(before)) == len(before)
+
+
+def test_file_without_its_first_lines_has_no_new_keys(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    lines = [json.dumps({"step": step // 2}) for step in range(20)]
+    path.write_text("\n".join(lines) + "\n")
+    reader = JsonFile(path)
+    before = {found.key for found in reader.read() if isinstance(found, Record)}
+    path.write_text("\n".join([*lines[7:], '{"step": 99}']) + "\n")
+    new = [found for found in reader.read() if isinstance(found, Record) and found.key not in before]
+    assert records(new) == [{"step": 99}]
+
+
+def test_missing_file_waits_and_unreadable_one_is_reported(tmp_path: Path) -> None:
+    assert list(JsonFile(tmp_path / "none").read()) == []
+    reader = JsonFile(tmp_path)
+    assert [type(found) for found in reader.read()] == [Problem]
+    assert list(reader.read()) == []
