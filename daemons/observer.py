@@ -1,4 +1,4 @@
-"""The observer: publishes what files of a loop elsewhere say (ADR-040).
+"""The observer: publishes what files of a loop elsewhere say (ADR-039).
 
 It keeps no state. At its start it reads the files from their beginning, and the journal for what it published earlier.
 The ids of facts derive from the rule, the file and the record, so that a record is published once.

@@ -1,4 +1,4 @@
-"""Settings of the observer, which publishes what files of a loop elsewhere say (ADR-040)."""
+"""Settings of the observer, which publishes what files of a loop elsewhere say (ADR-039)."""
 
 from collections.abc import Mapping
 from pathlib import PurePath

@@ -127,7 +127,7 @@ class LeagueSettings(FrozenModel):
 
 
 Mode = Literal["govern", "advise"]
-"""Whether a run asks for work and says which model is current, or only advises (ADR-040)."""
+"""Whether a run asks for work and says which model is current, or only advises (ADR-039)."""
 
 
 class RunSettings(FrozenModel):

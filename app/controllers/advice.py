@@ -1,4 +1,4 @@
-"""Conclusions of a run that only advises, as they are published (ADR-040)."""
+"""Conclusions of a run that only advises, as they are published (ADR-039)."""
 
 from collections.abc import Iterable
 

@@ -1,1 +1,1 @@
-"""Files of a loop elsewhere, followed as they grow, and the facts in them (ADR-040)."""
+"""Files of a loop elsewhere, followed as they grow, and the facts in them (ADR-039)."""
