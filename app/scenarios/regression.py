@@ -1,4 +1,8 @@
-"""regression: the current model, with reversed preferences and the same rating, is promoted."""
+"""regression: a bad model is promoted with the current one's rating.
+
+It is the current model with reversed preferences. Participants have the models of backend ``external``, so there it is
+the weakest earlier champion.
+"""
 
 import safetensors.numpy
 
@@ -18,6 +22,9 @@ from app.store import NETWORK, BlobStore, get_checkpoint, put_checkpoint
 ENOUGH_ELO = 150.0
 """Least Elo of the current model. A weaker model may play no worse with reversed preferences."""
 
+EXTERNAL_ELO = 200.0
+"""Least lead over the weakest champion. A rating has an error of some 50 Elo, so the true lead may be smaller."""
+
 POLICY_HEAD = "policy_head."
 """Prefix of the tensors that score actions, in our networks."""
 
@@ -26,6 +33,10 @@ def _lacks(view: ConfigView, store: BlobStore) -> str | None:
     promotion = view.promotion
     if promotion is None:
         return "has no current model yet"
+    if view.settings.config(view.key).is_external:
+        lead = promotion.elo - _weakest(view).elo
+        enough = lead >= EXTERNAL_ELO
+        return None if enough else f"has no champion {EXTERNAL_ELO:.0f} Elo weaker than its model: {lead:.0f} at most"
     if promotion.elo < ENOUGH_ELO:
         return f"has learned too little: its model has {promotion.elo:+.0f} Elo, and {ENOUGH_ELO:+.0f} are needed"
     if not store.has(promotion.model):
@@ -38,10 +49,15 @@ def _lacks(view: ConfigView, store: BlobStore) -> str | None:
     return None if known_head else f"has a network of its own, without tensors {POLICY_HEAD}* to reverse"
 
 
+def _weakest(view: ConfigView) -> ModelPromoted:
+    return min(view.promotions.values(), key=lambda promotion: promotion.elo)
+
+
 def _plan(view: ConfigView, store: BlobStore) -> Plan:
     good = view.promotion
     assert good is not None  # see _lacks
-    bad = store_reversed(store, good.model)
+    is_external = view.settings.config(view.key).is_external
+    bad = _weakest(view).model if is_external else store_reversed(store, good.model)
     return Plan(
         key=view.key,
         trouble=_promotion(good, bad),

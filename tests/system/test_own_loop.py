@@ -3,24 +3,21 @@
 import json
 import re
 import shutil
-import subprocess
 import sys
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import own_loop
 import pytest
-from running_loop import EXAMPLES, FLYBALL, RunningLoop, flyball, running_loop
+from participants import BRISK, participant, promoted
+from running_loop import EXAMPLES, FLYBALL, flyball, running_loop
 
 from app.events import (
     EvaluationCompleted,
     EvaluationFailed,
     ModelCached,
-    ModelPromoted,
     NodeLost,
     ParityChecked,
     QualityScoreUpdated,
@@ -35,26 +32,6 @@ SUPPORT = EXAMPLES.parent / "support"
 RESULTS = (SelfplayComplete, SelfplayFailed, TrainingCompleted, TrainingFailed, EvaluationCompleted, EvaluationFailed)
 SETTINGS = "tick_seconds = 1.0\n" + (EXAMPLES / "own_loop.toml").read_text(encoding="utf-8")
 JUDGEMENT = {"score": 0.75, "checked": 3, "components": {"distinct": 1.0}}
-BRISK = "\n[deployment]\nheartbeat_seconds = 0.5\nnode_silent_seconds = 3.0\ndrain_seconds = 3.0\n"
-
-
-@contextmanager
-def participant(folder: Path, *words: str, stderr: Any = None) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a participant in the run folder; end it as its supervisor would."""
-    process = subprocess.Popen(words, cwd=folder, stdin=subprocess.DEVNULL, stderr=stderr)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=60)
-        finally:
-            process.kill()
-            process.wait()
-
-
-def promoted(loop: RunningLoop, after: int = 0) -> list[int]:
-    return [event.data.step for event in loop.events(ModelPromoted, after=after) if event.data.step > 0]
 
 
 @pytest.fixture

@@ -199,6 +199,16 @@ class TestRegression:
         assert list(story.watch.traces()) == [story.trouble.id]
         assert plan.remedy == RollbackRequested(model=bad, reason="the regression scenario is over")
 
+    def test_external_models_regress_to_the_weakest_champion(self):
+        config = CONFIG.replace(backend="external")
+        settings = run_settings().replace(configs=(config,))
+        weak, good = promoted(model=OLD, elo=10.0), promoted(model=NEW, elo=210.0)
+        plan = SCENARIOS["regression"].plan(known_after(weak, good, settings=settings), MemoryStore())
+        assert (plan.trouble.model, plan.trouble.previous, plan.trouble.elo) == (OLD, NEW, 210.0)
+        near = known_after(weak, promoted(model=NEW, elo=209.0), settings=settings)
+        with pytest.raises(NotReady, match="no champion 200 Elo weaker than its model: 199 at most"):
+            choose(SCENARIOS["regression"], {KEY: near}, KEY, MemoryStore())
+
 
 class TestBadData:
     def test_every_game_contradicts_the_rules_and_nothing_else_does(self, learned):
