@@ -118,6 +118,9 @@ GAMES: dict[ConfigKey, GameConfig] = {
             games=512,
             openings=12,
             builtins=_WITH_HEURISTIC,
+            # Of few moves, few have to be looked at; games are short, so that the critic soon learns from later searches.
+            search=SearchSettings(simulations=8, batch_size=512, value_lambda=0.75),
+            epochs=2,
             # For PPO; with less entropy, games soon end after a dozen moves, and training stops improving.
             ppo=PpoCoefficients(gae_lambda=0.9, batch_size=512, entropy_coef=0.06, entropy_coef_end=0.03),
         ),
