@@ -118,7 +118,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             games=512,
             openings=12,
             builtins=_WITH_HEURISTIC,
-            # Of few moves, few have to be looked at; games are short, so that the critic soon learns from later searches.
+            # Of few moves, few have to be looked at; games are short, so the critic can learn from later searches.
             search=SearchSettings(simulations=8, batch_size=512, value_lambda=0.75),
             epochs=2,
             # For PPO; with less entropy, games soon end after a dozen moves, and training stops improving.

@@ -142,7 +142,7 @@ class SearchBatch:
 
 
 def draw(shards: Sequence[Shard], count: int, settings: SearchSettings, rng: np.random.Generator) -> SearchSamples:
-    """Draw ``count`` rows of all shards, each with equal probability. Raises ``UnfitData`` for rows without searches."""
+    """Draw ``count`` rows of all shards with equal probability. Raises ``UnfitData`` for rows without searches."""
     rows = np.array([shard.rows for shard in shards])
     counts = rng.multinomial(count, rows / rows.sum())
     parts = [
@@ -192,30 +192,25 @@ def _lambda_returns(shard: Shard, value_lambda: float) -> NDArray[np.float32]:
     With two seats the next decision is the game's, whoever makes it. With more it is the seat's own, because a search
     has only the value of the seat to move.
     """
-    two_seats = shard.returns.shape[1] == 2
-    order = np.lexsort((shard.step, shard.game) if two_seats else (shard.step, shard.seat, shard.game))
-    outcome = shard.returns[shard.game, shard.seat]
-    return _mix_backwards(order, shard.game, shard.seat, shard.value, outcome, two_seats, value_lambda)
+    opponent = -1 if shard.returns.shape[1] == 2 else 0  # factor on values of another seat
+    order = np.lexsort((shard.step, shard.game) if opponent else (shard.step, shard.seat, shard.game))
+    game, seat, factor = shard.game[order], shard.seat[order], np.zeros(shard.rows, dtype=np.float32)
+    factor[:-1] = np.where(game[1:] == game[:-1], np.where(seat[1:] == seat[:-1], 1, opponent), 0)
+    outcome, returns = shard.returns[game, seat], np.empty(shard.rows, dtype=np.float32)
+    returns[order] = _mix_backwards(shard.value[order], outcome, factor, value_lambda)
+    return returns
 
 
 @kernel
 def _mix_backwards(
-    order: NDArray[np.int64],
-    game: NDArray[np.int32],
-    seat: NDArray[np.int8],
-    value: NDArray[np.float32],
-    outcome: NDArray[np.float32],
-    two_seats: bool,  # noqa: FBT001 - kernels take no keywords
-    value_lambda: float,
+    value: NDArray[np.float32], outcome: NDArray[np.float32], factor: NDArray[np.float32], value_lambda: float
 ) -> NDArray[np.float32]:
-    """Return the mean of value and return of the next row in ``order``, for each row [R]; the outcome at the last."""
+    """Return the mean of value and return of each next row, times ``factor``; where that is 0, the outcome."""
     returns = outcome.copy()
-    for place in range(len(order) - 2, -1, -1):
-        row, after = order[place], order[place + 1]
-        same = seat[row] == seat[after]
-        if game[row] == game[after] and (same or two_seats):
-            mean = (1 - value_lambda) * value[after] + value_lambda * returns[after]
-            returns[row] = mean if same else -mean
+    for row in range(len(value) - 2, -1, -1):
+        if factor[row]:
+            mean = (1 - value_lambda) * value[row + 1] + value_lambda * returns[row + 1]
+            returns[row] = factor[row] * mean
     return returns
 
 
