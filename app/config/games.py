@@ -118,7 +118,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             games=512,
             openings=12,
             builtins=_WITH_HEURISTIC,
-            # Of few moves, few have to be looked at; games are short, so the critic can learn from later searches.
+            # Few moves are legal, so few positions have to be looked at.
             search=SearchSettings(simulations=8, batch_size=512, value_lambda=0.75),
             epochs=2,
             # For PPO; with less entropy, games soon end after a dozen moves, and training stops improving.
@@ -127,7 +127,13 @@ GAMES: dict[ConfigKey, GameConfig] = {
         _searched(
             "breakthrough6_2p", "breakthrough(rows=6,columns=6)", games=128, openings=8, builtins=_WITH_HEURISTIC
         ),
-        _searched("hex7_2p", "hex(board_size=7)", games=128, openings=8),
+        _searched(
+            "hex7_2p",
+            "hex(board_size=7)",
+            games=128,
+            openings=8,
+            search=SearchSettings(simulations=16, batch_size=512, value_lambda=0.75),
+        ),
         _searched("go7_2p", "go(board_size=7)", games=128, openings=8),
         _searched("othello_2p", "othello", games=64, openings=12),
         _searched(
