@@ -118,13 +118,22 @@ GAMES: dict[ConfigKey, GameConfig] = {
             games=512,
             openings=12,
             builtins=_WITH_HEURISTIC,
+            # Few moves are legal, so few positions have to be looked at.
+            search=SearchSettings(simulations=8, batch_size=512, value_lambda=0.75),
+            epochs=2,
             # For PPO; with less entropy, games soon end after a dozen moves, and training stops improving.
             ppo=PpoCoefficients(gae_lambda=0.9, batch_size=512, entropy_coef=0.06, entropy_coef_end=0.03),
         ),
         _searched(
             "breakthrough6_2p", "breakthrough(rows=6,columns=6)", games=128, openings=8, builtins=_WITH_HEURISTIC
         ),
-        _searched("hex7_2p", "hex(board_size=7)", games=128, openings=8),
+        _searched(
+            "hex7_2p",
+            "hex(board_size=7)",
+            games=128,
+            openings=8,
+            search=SearchSettings(simulations=16, batch_size=512, value_lambda=0.75),
+        ),
         _searched("go7_2p", "go(board_size=7)", games=128, openings=8),
         _searched("othello_2p", "othello", games=64, openings=12),
         _searched(

@@ -284,7 +284,7 @@ def _searched(iterations: int, games: int) -> dict[str, Any]:
 _TUNED: dict[str, dict[ConfigKey, dict[str, Any]]] = {
     DEFAULT_BACKEND: _TUNED_PPO,
     SEARCH_BACKEND: {
-        ConfigKey("connect_four_2p"): _searched(iterations=150, games=1024),
+        ConfigKey("connect_four_2p"): _searched(iterations=210, games=1024),
         ConfigKey("breakthrough6_2p"): _searched(iterations=120, games=512),
         ConfigKey("hex7_2p"): _searched(iterations=120, games=512),
         ConfigKey("go7_2p"): _searched(iterations=120, games=512),

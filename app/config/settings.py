@@ -156,6 +156,13 @@ class SearchSettings(FrozenModel):
     root_value_share: float = Field(
         0.25, ge=0, le=1, description="share of the search's value in the critic's targets; the outcome has the rest"
     )
+    value_lambda: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="weight of what follows the next move in the rest: 1 is the game's outcome alone; with less, the "
+        "searches at later moves count, the next one most",
+    )
     batch_size: int = Field(1024, ge=8, description="rows in a step of the optimiser")
     value_coef: float = Field(1.0, ge=0, description="weight of the critic's loss")
     max_grad_norm: float = Field(1.0, gt=0, description="maximum norm of a gradient; longer ones are scaled down")

@@ -20,6 +20,7 @@ from torch.optim import Adam
 
 from app.config import CPU, Compute, Precision, SearchSettings
 from app.core import derive_seed
+from app.core.kernels import kernel
 from app.core.legal import Legal, join, legal_counts, listed_places
 from app.engine import Report
 from app.games import Symmetry
@@ -100,7 +101,7 @@ def learn(
     rng = np.random.default_rng(derive_seed(seed, "replay"))
     network, optimizer = learner(base, learning_rate, device)
     for epoch in range(1, epochs + 1):
-        samples = draw([*fresh, *replayed], rows, settings.root_value_share, rng)
+        samples = draw([*fresh, *replayed], rows, settings, rng)
         parts = [
             _step(network, optimizer, batch, settings, precision=compute.precision, ranks=ranks)
             for batch in batches(samples, settings.batch_size, symmetries if settings.symmetries else (), rng, ranks)
@@ -140,16 +141,12 @@ class SearchBatch:
     weight: float  # share of the minibatch's positions that are in this batch
 
 
-def draw(shards: Sequence[Shard], count: int, root_value_share: float, rng: np.random.Generator) -> SearchSamples:
-    """Draw ``count`` rows of all shards, each with equal probability.
-
-    The critic's target is the seat's outcome, mixed with the search's value; in truncated games it is the search's
-    value alone. Raises ``UnfitData`` for rows without searches.
-    """
+def draw(shards: Sequence[Shard], count: int, settings: SearchSettings, rng: np.random.Generator) -> SearchSamples:
+    """Draw ``count`` rows of all shards with equal probability. Raises ``UnfitData`` for rows without searches."""
     rows = np.array([shard.rows for shard in shards])
     counts = rng.multinomial(count, rows / rows.sum())
     parts = [
-        _search_samples(shard, np.sort(rng.integers(0, shard.rows, shard_count)), root_value_share)
+        _search_samples(shard, np.sort(rng.integers(0, shard.rows, shard_count)), settings)
         for shard, shard_count in zip(shards, counts.tolist(), strict=True)
         if shard_count
     ]
@@ -161,23 +158,60 @@ def draw(shards: Sequence[Shard], count: int, root_value_share: float, rng: np.r
     )
 
 
-def _search_samples(shard: Shard, rows: NDArray[np.int64], root_value_share: float) -> SearchSamples:
+def _search_samples(shard: Shard, rows: NDArray[np.int64], settings: SearchSettings) -> SearchSamples:
     if shard.policy is None:
         raise UnfitData(
             f"A shard of {shard.meta.worker} has no policies of searches.",
             hint="Rows of another backend, or of files, cannot be learned from: play new games by search.",
         )
-    cut = np.zeros(shard.games, dtype=np.bool_)
-    cut[shard.game[shard.truncated]] = True
-    game, value = shard.game[rows], shard.value[rows]
-    outcome = shard.returns[game, shard.seat[rows]]
-    mixed = (1 - root_value_share) * outcome + root_value_share * value
     return SearchSamples(
         obs=shard.obs[rows],
         mask=shard.mask[rows],
         policy=shard.policy[listed_places(legal_counts(shard.mask), rows)],
-        target=np.where(cut[game], value, mixed).astype(np.float32),
+        target=critic_targets(shard, settings.root_value_share, settings.value_lambda)[rows],
     )
+
+
+def critic_targets(shard: Shard, root_value_share: float, value_lambda: float) -> NDArray[np.float32]:
+    """Return what the critic learns of each row [R] of a shard.
+
+    It is the search's value, with a share of ``root_value_share``, and the lambda-return after it (Sutton and Barto
+    2018): a mean of the searches' values at later decisions and of the game's outcome, because moves are drawn at
+    random, and one may have thrown the game away. In truncated games it is the search's value alone.
+    """
+    cut = np.zeros(shard.games, dtype=np.bool_)
+    cut[shard.game[shard.truncated]] = True
+    later = _lambda_returns(shard, value_lambda)
+    mixed = (1 - root_value_share) * later + root_value_share * shard.value
+    return np.where(cut[shard.game], shard.value, mixed).astype(np.float32)
+
+
+def _lambda_returns(shard: Shard, value_lambda: float) -> NDArray[np.float32]:
+    """Return the lambda-return after each row [R].
+
+    With two seats the next decision is the game's, whoever makes it. With more it is the seat's own, because a search
+    has only the value of the seat to move.
+    """
+    opponent = -1 if shard.returns.shape[1] == 2 else 0  # factor on values of another seat
+    order = np.lexsort((shard.step, shard.game) if opponent else (shard.step, shard.seat, shard.game))
+    game, seat, factor = shard.game[order], shard.seat[order], np.zeros(shard.rows, dtype=np.float32)
+    factor[:-1] = np.where(game[1:] == game[:-1], np.where(seat[1:] == seat[:-1], 1, opponent), 0)
+    outcome, returns = shard.returns[game, seat], np.empty(shard.rows, dtype=np.float32)
+    returns[order] = _mix_backwards(shard.value[order], outcome, factor, value_lambda)
+    return returns
+
+
+@kernel
+def _mix_backwards(
+    value: NDArray[np.float32], outcome: NDArray[np.float32], factor: NDArray[np.float32], value_lambda: float
+) -> NDArray[np.float32]:
+    """Return the mean of value and return of each next row, times ``factor``; where that is 0, the outcome."""
+    returns = outcome.copy()
+    for row in range(len(value) - 2, -1, -1):
+        if factor[row]:
+            mean = (1 - value_lambda) * value[row + 1] + value_lambda * returns[row + 1]
+            returns[row] = factor[row] * mean
+    return returns
 
 
 def batches(

@@ -208,7 +208,8 @@ def test_run_that_lost_its_shards_says_so(tmp_path) -> None:
 
 
 def test_search_settings_change_what_is_learned(tmp_path) -> None:
-    changes = ({}, {"simulations": 8}, {"root_value_share": 1.0}, {"replay_rows": 0}, {"symmetries": False})
+    critic = ({"root_value_share": 1.0}, {"value_lambda": 0.5})
+    changes = ({}, {"simulations": 8}, *critic, {"replay_rows": 0}, {"symmetries": False})
     models = {
         begin(tmp_path / str(number), searching(change, collection={"num_iterations": 2})).run().model
         for number, change in enumerate(changes)

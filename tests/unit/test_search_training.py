@@ -8,12 +8,13 @@ import pytest
 import torch
 from searched_games import CONFIG, GAME, first, played
 
+from app.config import SearchSettings
 from app.core.legal import LegalActions
 from app.engine import InlineEngine, JobFailed
 from app.learning import search_training
 from app.learning.inference import Policy
 from app.learning.network import bytes_to_parameters
-from app.learning.search_training import SearchSamples, batches, draw, learn
+from app.learning.search_training import SearchSamples, batches, critic_targets, draw, learn
 from app.learning.training import DiscardedUpdate, UnfitData
 from app.play.search import SearchPlayer
 from app.play.selfplay import searching_player
@@ -47,7 +48,7 @@ def test_training_on_searches_repeats(shards: list[Shard]) -> None:
 
 def test_all_shards_are_drawn_from_in_proportion_to_their_rows(shards: list[Shard]) -> None:
     marked = [replace(shard, obs=np.full_like(shard.obs, number)) for number, shard in enumerate(shards)]
-    drawn = draw(marked, 4000, 0.25, np.random.default_rng(1))
+    drawn = draw(marked, 4000, CONFIG.search, np.random.default_rng(1))
     share = shards[1].rows / sum(shard.rows for shard in shards)
     assert len(drawn) == 4000
     assert abs((drawn.obs[:, 0] == 1).mean() - share) < 0.04
@@ -61,13 +62,31 @@ def test_critic_learns_outcome_and_search(shards: list[Shard], share: float, tru
             shard, returns=np.zeros_like(shard.returns), truncated=shard.done, done=np.zeros_like(shard.done)
         )
     everything = np.arange(shard.rows)
-    drawn = draw(
-        [replace(shard, obs=np.repeat(everything, 126).reshape(-1, 126).astype(np.float32))], 500, share, rng()
-    )
+    numbered = replace(shard, obs=np.repeat(everything, 126).reshape(-1, 126).astype(np.float32))
+    drawn = draw([numbered], 500, SearchSettings(root_value_share=share, value_lambda=1.0), rng())
     rows = drawn.obs[:, 0].astype(int)
     outcome = shard.returns[shard.game[rows], shard.seat[rows]]
     expected = shard.value[rows] if truncated else (1 - share) * outcome + share * shard.value[rows]
     assert np.allclose(drawn.target, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("seats", "expected"), [(2, [-0.371875, 0.1625, 0.05, 0.1]), (3, [-0.4375, 0.25, -0.05, 0.1])], ids=str
+)
+def test_targets_mix_later_searches(seats: int, expected: list[float]) -> None:
+    """By hand, for a game's last four decisions, made in turns, with a lambda of 0.75 and half for the own search.
+
+    Of two seats, what follows is worth 0.5 after the last decision, -(0.25 * -0.3 + 0.75 * 0.5) = -0.3 before it,
+    -(0.25 * 0.4 + 0.75 * -0.3) = 0.125 and -(0.25 * 0.2 + 0.75 * 0.125) = -0.14375. Of more, a seat counts its own
+    decisions alone: -0.5 or 0.5 after its last, and 0.25 * 0.4 + 0.75 * -0.5 = -0.275 or 0.3 before.
+    """
+    shard = played(1, games=1)
+    decisions, value = np.argsort(shard.step)[-4:], shard.value.copy()
+    value[decisions] = -0.6, 0.2, 0.4, -0.3
+    returns = np.zeros((1, seats), dtype=np.float32)
+    returns[0, shard.seat[decisions[:2]]] = -0.5, 0.5
+    targets = critic_targets(replace(shard, value=value, returns=returns), root_value_share=0.5, value_lambda=0.75)
+    assert np.allclose(targets[decisions], expected, atol=1e-6)
 
 
 def rng() -> np.random.Generator:
@@ -75,7 +94,7 @@ def rng() -> np.random.Generator:
 
 
 def test_images_keep_policy_mask_and_observation_together(shards: list[Shard]) -> None:
-    drawn = draw(shards, 300, 0.25, rng())
+    drawn = draw(shards, 300, CONFIG.search, rng())
     (mirror,) = GAME.symmetries
     plain, mirrored = defaultdict(list), 0
     for row in rows_of(drawn, ()):
