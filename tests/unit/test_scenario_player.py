@@ -39,7 +39,7 @@ class Told(Reporter):
     def saw(self, seen: ObservedStep) -> None:
         self.stages.append(seen.stage)
 
-    def remedied(self, remedy: Payload) -> None:
+    def remedied(self, remedy: Payload, position: int) -> None:
         self.remedies.append(remedy)
 
     def ended(self, traces: Mapping[str, str], *, well: bool) -> None:

@@ -208,7 +208,7 @@ THRESHOLD = "the threshold (feedback.quality."
         ),
         (
             PlateauDetected(velocity=-20.0, upper_bound=30.0, window_hours=0.1),
-            "a stall: -2 Elo in the last 6 min; a plateau would be stalls that boosts did not end",
+            "a stall: -2 Elo in the last 6 min, +3 at most; a boost comes before a plateau",
         ),
         (
             CurriculumRebalanced(weights={ConfigKey(f"g{n}"): 2.0 - n / 4 for n in range(8)}, plateaued=(), reason="r"),
