@@ -54,15 +54,18 @@ def quantiles(name: str, seconds: Sequence[float]) -> None:
 def report(events: Sequence[Event[Any]], seconds: float) -> None:
     """Print rates and latencies."""
     done = [event for event in events if isinstance(event.data, SelfplayComplete)]
-    asked = {event.envelope.causationid: event for event in events if isinstance(event.data, SelfplayRequested)}
     say(f"{len(events) / seconds:.1f} events/s; {len(done)} shards, a rate of {len(done) / seconds:.2f}/s")
     say(f"promotions {sum(isinstance(event.data, ModelPromoted) for event in events)}")
     say(f"participants lost {sum(isinstance(event.data, NodeLost) for event in events)}")
     quantiles(
         "result published until recorded", [(one.recordedtime - one.envelope.time).total_seconds() for one in done]
     )
-    answered = [(asked[one.id].recordedtime - one.recordedtime).total_seconds() for one in done if one.id in asked]
-    quantiles("result recorded until the next request", answered)
+    asked = [event for event in events if isinstance(event.data, SelfplayRequested)]
+    waits = []
+    for one in done:
+        later = (ask.recordedtime for ask in asked if ask.data.worker == one.source and ask.sequence > one.sequence)
+        waits += [(then - one.recordedtime).total_seconds() for then in [next(later, None)] if then is not None]
+    quantiles("result recorded until the worker's next request", waits)
 
 
 def main(seconds: float) -> None:
