@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from killing import start
 from running_loop import running_loop
 
-from app.events import Event, ModelPromoted, NodeLost, SelfplayComplete, SelfplayRequested
+from app.events import Event, ModelPromoted, NodeLost, SelfplayComplete
 from app.journal import SqliteJournalReader, history
 
 MACHINES, CONFIGS = 36, 12
@@ -42,7 +42,7 @@ def say(text: str) -> None:
 
 def processor_seconds(pid: int) -> dict[str, float]:
     """Return the processor time of a run's daemons, by name in the list of processes."""
-    return {" ".join(child.cmdline())[:60]: sum(child.cpu_times()[:2]) for child in psutil.Process(pid).children(True)}
+    return {" ".join(child.cmdline()[-4:]): sum(child.cpu_times()[:2]) for child in psutil.Process(pid).children(True)}
 
 
 def quantiles(name: str, seconds: Sequence[float]) -> None:
@@ -60,12 +60,6 @@ def report(events: Sequence[Event[Any]], seconds: float) -> None:
     quantiles(
         "result published until recorded", [(one.recordedtime - one.envelope.time).total_seconds() for one in done]
     )
-    asked = [event for event in events if isinstance(event.data, SelfplayRequested)]
-    waits = []
-    for one in done:
-        later = (ask.recordedtime for ask in asked if ask.data.worker == one.source and ask.sequence > one.sequence)
-        waits += [(then - one.recordedtime).total_seconds() for then in [next(later, None)] if then is not None]
-    quantiles("result recorded until the worker's next request", waits)
 
 
 def main(seconds: float) -> None:
