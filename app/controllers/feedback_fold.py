@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from app.config import PARAMETERS, Parameter, RunSettings
-from app.controllers.knobs import bounded, is_turned
-from app.controllers.state import FeedbackState, States, state_of
-from app.controllers.trend import later
-from app.core import RANDOM, SECONDS_PER_HOUR
-from app.events import (
+from flyball.app.config import PARAMETERS, Parameter, RunSettings
+from flyball.app.controllers.knobs import bounded, is_turned
+from flyball.app.controllers.state import FeedbackState, States, state_of
+from flyball.app.controllers.trend import later
+from flyball.app.core import RANDOM, SECONDS_PER_HOUR
+from flyball.app.events import (
     AdaptiveParamsChanged,
     ClockTick,
     CurriculumRebalanced,
