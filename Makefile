@@ -59,8 +59,8 @@ check: venv
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m app.events.schemas check
-	@$(BIN)/python -m app.cli.references check
+	@$(BIN)/python -m flyball.app.events.schemas check
+	@$(BIN)/python -m flyball.app.cli.references check
 
 bench: venv
 	@$(BIN)/python -m pytest -m benchmark -s tests/benchmarks $(ARGS)

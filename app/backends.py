@@ -1,8 +1,8 @@
 """Backends: how the models of a configuration are made and played.
 
 A backend is a description and the names of six jobs. Daemons run the jobs, and know nothing else of it. Each job is a
-function ``job(spec, report) -> result``; spec, reports and result are JSON (``app.engine.Job``). It runs in a process
-of its own. ``app.job_specs`` has the fields of specs and results. A result may have more, which are left out:
+function ``job(spec, report) -> result``; spec, reports and result are JSON (``flyball.app.engine.Job``). It runs in a process
+of its own. ``flyball.app.job_specs`` has the fields of specs and results. A result may have more, which are left out:
 
 - ``initialise``: ``InitialiseSpec``, ``ModelResult``
 - ``play``: ``SelfplaySpec``, ``SelfplayResult``
@@ -11,7 +11,7 @@ of its own. ``app.job_specs`` has the fields of specs and results. A result may 
 - ``match``: ``BatchSpec``, ``BatchResult``
 - ``distribute``: ``DistributionSpec``, ``DistributionResult``
 
-Every spec has the fields of ``JobContext``: the store, which ``app.store.open_store`` opens, and where networks run. A
+Every spec has the fields of ``JobContext``: the store, which ``flyball.app.store.open_store`` opens, and where networks run. A
 job raises ``MissingDevice`` rather than run on another device. ``processes`` is 1, or in ``train`` how many may share
 the training.
 
@@ -19,7 +19,7 @@ the training.
 
 Specs may get further keys in later versions. For the same spec a job returns the same result on the same device, except
 for values called ``seconds``, because a job may run twice. Models and shards are named by the hash of their content. A
-model has a ``Manifest`` (``app.store``). A configuration's ``options`` are for backends of the user's own. A training
+model has a ``Manifest`` (``flyball.app.store``). A configuration's ``options`` are for backends of the user's own. A training
 raises ``TrainingDiverged`` if its update has to be discarded, ``UnfitData`` for unusable shards or base models; an
 error of the user's own may have their ``code``, "diverged" or "bad_data".
 """
@@ -28,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
-from app.config import (
+from flyball.app.config import (
     DEFAULT_BACKEND,
     EXTERNAL_BACKEND,
     LANGUAGE_BACKEND,
@@ -38,7 +38,7 @@ from app.config import (
     Parameter,
     RunSettings,
 )
-from app.core import HEURISTIC, FlyballError, load_plugin
+from flyball.app.core import HEURISTIC, FlyballError, load_plugin
 
 BACKENDS = "flyball.backends"
 """Group of entry points that are backends."""
@@ -101,7 +101,7 @@ class Backend:
 
 
 def _describe_network(config: GameConfig) -> GameInfo:
-    from app.games import bots_of, open_table  # imported late, because most processes don't need OpenSpiel
+    from flyball.app.games import bots_of, open_table  # imported late, because most processes don't need OpenSpiel
 
     game, names = open_table(config, slots=0).spec, bots_of(config)
     bots = dict.fromkeys((*names, HEURISTIC) if game.heuristic else names)
@@ -111,19 +111,19 @@ def _describe_network(config: GameConfig) -> GameInfo:
 POLICY_GRADIENT = Backend(
     name=DEFAULT_BACKEND,
     describe=_describe_network,
-    initialise="app.learning.jobs:initialise",
-    play="app.play.selfplay:play",
-    inspect="app.play.inspection:inspect",
-    train="app.learning.jobs:train",
-    match="app.play.matches:batch",
-    distribute="app.store.checkpoints:distribute",
+    initialise="flyball.app.learning.jobs:initialise",
+    play="flyball.app.play.selfplay:play",
+    inspect="flyball.app.play.inspection:inspect",
+    train="flyball.app.learning.jobs:train",
+    match="flyball.app.play.matches:batch",
+    distribute="flyball.app.store.checkpoints:distribute",
 )
 """An actor-critic network that learns by proximal policy optimisation."""
 
 
 def _describe_search(config: GameConfig) -> GameInfo:
-    from app.games import open_table
-    from app.play.search import check_searchable
+    from flyball.app.games import open_table
+    from flyball.app.play.search import check_searchable
 
     check_searchable(config, open_table(config, slots=0).spec)
     return replace(_describe_network(config), replay_rows=REPLAY_ROWS)
@@ -133,16 +133,16 @@ SEARCH = replace(
     POLICY_GRADIENT,
     name="search",
     describe=_describe_search,
-    play="app.play.selfplay:play_by_search",
-    train="app.learning.search_training:train",
+    play="flyball.app.play.selfplay:play_by_search",
+    train="flyball.app.learning.search_training:train",
 )
 """A network that learns what its own tree searches find: Gumbel AlphaZero."""
 
 
 def _describe_language(config: GameConfig) -> GameInfo:
-    from app.language.base_files import check_settings
-    from app.language.packages import require_packages
-    from app.language.text_games import BASE_MODEL, open_text_table
+    from flyball.app.language.base_files import check_settings
+    from flyball.app.language.packages import require_packages
+    from flyball.app.language.text_games import BASE_MODEL, open_text_table
 
     require_packages()
     game = open_text_table(config, slots=0).spec
@@ -153,12 +153,12 @@ def _describe_language(config: GameConfig) -> GameInfo:
 LANGUAGE = Backend(
     name=LANGUAGE_BACKEND,
     describe=_describe_language,
-    initialise="app.language.jobs:initialise",
-    play="app.language.selfplay:play",
-    inspect="app.language.inspection:inspect",
-    train="app.language.jobs:train",
-    match="app.language.selfplay:match",
-    distribute="app.store.checkpoints:distribute",
+    initialise="flyball.app.language.jobs:initialise",
+    play="flyball.app.language.selfplay:play",
+    inspect="flyball.app.language.inspection:inspect",
+    train="flyball.app.language.jobs:train",
+    match="flyball.app.language.selfplay:match",
+    distribute="flyball.app.store.checkpoints:distribute",
 )
 """A language model's low-rank adapter, which plays text games. It learns by GRPO."""
 
@@ -170,12 +170,12 @@ def _describe_external(config: GameConfig) -> GameInfo:
 EXTERNAL = Backend(
     name=EXTERNAL_BACKEND,
     describe=_describe_external,
-    initialise="app.participation.jobs:initialise",
-    play="app.participation.jobs:play",
-    inspect="app.participation.jobs:inspect",
-    train="app.participation.jobs:train",
-    match="app.participation.jobs:match",
-    distribute="app.participation.jobs:distribute",
+    initialise="flyball.app.participation.jobs:initialise",
+    play="flyball.app.participation.jobs:play",
+    inspect="flyball.app.participation.jobs:inspect",
+    train="flyball.app.participation.jobs:train",
+    match="flyball.app.participation.jobs:match",
+    distribute="flyball.app.participation.jobs:distribute",
 )
 """Anything that participants play, train and evaluate elsewhere (ADR-038)."""
 
@@ -192,7 +192,8 @@ def _backend(name: str) -> Backend:
     backend = OURS.get(name) or load_plugin(BACKENDS, name, OURS)
     if not isinstance(backend, Backend):
         raise UnusableBackend(
-            f"{name!r} is a {type(backend).__name__}, not a backend.", hint="Name an object of app.backends.Backend."
+            f"{name!r} is a {type(backend).__name__}, not a backend.",
+            hint="Name an object of flyball.app.backends.Backend.",
         )
     return backend
 

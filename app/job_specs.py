@@ -10,9 +10,9 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, Field, model_validator
 
-from app.config import Compute, FrozenModel, GameConfig, StoreName
-from app.core import FlyballError, JsonObject, ModelHash, Name, Report, ShardKey, is_judge
-from app.events.payload import Count, Figure, Metrics, PositiveCount, Seconds, Share
+from flyball.app.config import Compute, FrozenModel, GameConfig, StoreName
+from flyball.app.core import FlyballError, JsonObject, ModelHash, Name, Report, ShardKey, is_judge
+from flyball.app.events.payload import Count, Figure, Metrics, PositiveCount, Seconds, Share
 
 
 class JobContext(Compute):

@@ -8,19 +8,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from app import events
-from app.config import KNOBS, BadSettings, Knob, RunSettings
-from app.config.loading import Loaded
-from app.controllers import Controller
-from app.controllers.fold import Hosted, own_name
-from app.controllers.ownership import SET_BY, knobs_set
-from app.core import BROKER, FlyballError, located
-from app.events import CATALOGUE, DaemonFact, Payload
-from app.telemetry.spans import check_otel
-from daemons.notifications import check_notifications
-from daemons.registry import DAEMONS, daemons_of
-from daemons.spec import DaemonSpec
-from daemons.suitability import check_bots, check_devices, check_playable, check_trainers
+from flyball.app import events
+from flyball.app.config import KNOBS, BadSettings, Knob, RunSettings
+from flyball.app.config.loading import Loaded
+from flyball.app.controllers import Controller
+from flyball.app.controllers.fold import Hosted, own_name
+from flyball.app.controllers.ownership import SET_BY, knobs_set
+from flyball.app.core import BROKER, FlyballError, located
+from flyball.app.events import CATALOGUE, DaemonFact, Payload
+from flyball.app.telemetry.spans import check_otel
+from flyball.daemons.notifications import check_notifications
+from flyball.daemons.registry import DAEMONS, daemons_of
+from flyball.daemons.spec import DaemonSpec
+from flyball.daemons.suitability import check_bots, check_devices, check_playable, check_trainers
 
 Edges = Mapping[type[Payload], frozenset[str]]
 

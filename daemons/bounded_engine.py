@@ -4,9 +4,9 @@ import asyncio
 
 import structlog
 
-from app.core import Clock
-from app.engine import Engine, JsonObject, Report
-from app.store import FileStore
+from flyball.app.core import Clock
+from flyball.app.engine import Engine, JsonObject, Report
+from flyball.app.store import FileStore
 
 MEASURE_SECONDS = 30.0
 """Time between two measurements of the store."""

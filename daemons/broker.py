@@ -10,14 +10,14 @@ from itertools import count
 
 import structlog
 
-from app.backends import understood
-from app.bus.access import Access
-from app.bus.broker import Broker
-from app.bus.ports import BrokerLimits
-from app.config import RunSettings
-from app.config.loading import Loaded
-from app.core import BROKER, Clock, derive_id
-from app.events import (
+from flyball.app.backends import understood
+from flyball.app.bus.access import Access
+from flyball.app.bus.broker import Broker
+from flyball.app.bus.ports import BrokerLimits
+from flyball.app.config import RunSettings
+from flyball.app.config.loading import Loaded
+from flyball.app.core import BROKER, Clock, derive_id
+from flyball.app.events import (
     ClockTick,
     DaemonReady,
     DaemonStarted,
@@ -27,14 +27,14 @@ from app.events import (
     RunConfigured,
     originate,
 )
-from app.events.envelope import EPOCH
-from app.events.frames import Frame, frame_of, seal
-from app.journal import Journal
-from app.journal.history import last_settings, past_settings
-from daemons.clock import MICROSECOND, RecordingClock
-from daemons.spec import DaemonSpec
-from daemons.suitability import check_lasting
-from daemons.supervisor import Notifier
+from flyball.app.events.envelope import EPOCH
+from flyball.app.events.frames import Frame, frame_of, seal
+from flyball.app.journal import Journal
+from flyball.app.journal.history import last_settings, past_settings
+from flyball.daemons.clock import MICROSECOND, RecordingClock
+from flyball.daemons.spec import DaemonSpec
+from flyball.daemons.suitability import check_lasting
+from flyball.daemons.supervisor import Notifier
 
 
 class BrokerVoice:

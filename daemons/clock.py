@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 
-from app.core import Clock
-from app.core.clock import SECOND_US, SLOWED, Relation, SteadyTime
-from app.events.envelope import EPOCH
+from flyball.app.core import Clock
+from flyball.app.core.clock import SECOND_US, SLOWED, Relation, SteadyTime
+from flyball.app.events.envelope import EPOCH
 
 MICROSECOND = timedelta(microseconds=1)
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from app.backends import GameInfo, describe, understood
-from app.config import GAMES, PARAMETERS, GameConfig, RunSettings
-from app.controllers.fold import Fold
-from app.core import (
+from flyball.app.backends import GameInfo, describe, understood
+from flyball.app.config import GAMES, PARAMETERS, GameConfig, RunSettings
+from flyball.app.controllers.fold import Fold
+from flyball.app.core import (
     HEURISTIC,
     RANDOM,
     SECOND_US,
@@ -27,8 +27,8 @@ from app.core import (
     ModelHash,
     derive_id,
 )
-from app.engine import InlineEngine, run_coroutine
-from app.events import (
+from flyball.app.engine import InlineEngine, run_coroutine
+from flyball.app.events import (
     Event,
     Evidence,
     Lineup,
@@ -44,15 +44,15 @@ from app.events import (
     TrainingRequested,
     originate,
 )
-from app.events.envelope import EPOCH
-from app.job_specs import JobContext
-from app.store import DamagedBlob, FileStore, MissingBlob, get_checkpoint, get_shard
-from daemons.distribution import Distributor
-from daemons.evaluation import Evaluator
-from daemons.jobs import Job, UnusableResult, Worker, WorkerIdentity, facts_of
-from daemons.quality_monitor import QualityMonitor
-from daemons.selfplay_worker import SelfplayWorker
-from daemons.training import Trainer
+from flyball.app.events.envelope import EPOCH
+from flyball.app.job_specs import JobContext
+from flyball.app.store import DamagedBlob, FileStore, MissingBlob, get_checkpoint, get_shard
+from flyball.daemons.distribution import Distributor
+from flyball.daemons.evaluation import Evaluator
+from flyball.daemons.jobs import Job, UnusableResult, Worker, WorkerIdentity, facts_of
+from flyball.daemons.quality_monitor import QualityMonitor
+from flyball.daemons.selfplay_worker import SelfplayWorker
+from flyball.daemons.training import Trainer
 
 TINY = GAMES[ConfigKey("tic_tac_toe_2p")]
 """The configuration that is played where no other is named."""
@@ -60,7 +60,7 @@ TINY = GAMES[ConfigKey("tic_tac_toe_2p")]
 PLAYED_GAMES, MATCH_GAMES, SEED = 32, 4, 7
 WORKERS = (Trainer, SelfplayWorker, QualityMonitor, Evaluator, Distributor)
 WORKER_NAME = "selfplay_worker@check"
-DETERMINISM = "Derive all random numbers from the spec's seed, with app.core.derive_seed."
+DETERMINISM = "Derive all random numbers from the spec's seed, with flyball.app.core.derive_seed."
 
 P = TypeVar("P", bound=Payload)
 
@@ -155,7 +155,9 @@ class _Trial:
         if shard.games != PLAYED_GAMES:
             self.find(f"It played {shard.games} games, not {PLAYED_GAMES}.", "Play as many as the spec's games.")
         if not self.store.has(shard.key):
-            raise BrokenContract(f"Its shard {shard.key} is not in the store.", hint="Put it with app.store.put_shard.")
+            raise BrokenContract(
+                f"Its shard {shard.key} is not in the store.", hint="Put it with flyball.app.store.put_shard."
+            )
         with suppress(DamagedBlob):  # a format of its own
             if (rules := get_shard(self.store, shard.key).meta.rules_version) != self.info.rules_version:
                 hint = "Both name the same rules: shards of other rules are refused."
@@ -233,7 +235,9 @@ class _Trial:
                 facts_of(worker.progressed, job, report)
             facts = facts_of(worker.finished, job, results, 0.0)
         except UnusableResult as error:
-            raise BrokenContract(error.message, hint="See app.job_specs for the results and reports.") from error
+            raise BrokenContract(
+                error.message, hint="See flyball.app.job_specs for the results and reports."
+            ) from error
         for fact in facts:
             self.feed(fact)
         return job, [fact for fact in facts if isinstance(fact, answer)][-1]
@@ -266,7 +270,7 @@ class _Trial:
         try:
             manifest = get_checkpoint(self.store, model).manifest
         except (MissingBlob, DamagedBlob) as error:
-            raise BrokenContract(error.message, hint="Put it with app.store.put_checkpoint.") from error
+            raise BrokenContract(error.message, hint="Put it with flyball.app.store.put_checkpoint.") from error
         if (manifest.backend, manifest.config_key) != (self.config.backend, self.config.key):
             self.find(
                 f"The model's manifest names backend {manifest.backend} and configuration {manifest.config_key}.",

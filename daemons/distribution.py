@@ -14,9 +14,9 @@ from typing import ClassVar
 
 from msgspec import field
 
-from app.controllers import Controller, Lineage, States, state_of
-from app.core import BROKER, SECOND_US, EventId, FlyballError, ModelHash, backoff, is_broker
-from app.events import (
+from flyball.app.controllers import Controller, Lineage, States, state_of
+from flyball.app.core import BROKER, SECOND_US, EventId, FlyballError, ModelHash, backoff, is_broker
+from flyball.app.events import (
     Cause,
     CheckpointAdded,
     CheckpointRetired,
@@ -43,10 +43,10 @@ from app.events import (
     TrainingFailed,
     handles,
 )
-from app.job_specs import DistributionResult
-from app.store.blobs import model_remedy
-from daemons.jobs import Job, Worker, only
-from daemons.spec import DaemonSpec
+from flyball.app.job_specs import DistributionResult
+from flyball.app.store.blobs import model_remedy
+from flyball.daemons.jobs import Job, Worker, only
+from flyball.daemons.spec import DaemonSpec
 
 KEPT = 20
 """Number of latest current models kept per configuration; members of the league are kept too."""

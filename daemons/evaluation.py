@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from app.config import EvaluationSettings, GameConfig, JobKind
-from app.controllers import Controller, Lineage, States, state_of
-from app.controllers.lineage import Champion
-from app.core import ANCHOR, Elo, FlyballError, JsonObject, ModelHash, expected_score
-from app.events import (
+from flyball.app.config import EvaluationSettings, GameConfig, JobKind
+from flyball.app.controllers import Controller, Lineage, States, state_of
+from flyball.app.controllers.lineage import Champion
+from flyball.app.core import ANCHOR, Elo, FlyballError, JsonObject, ModelHash, expected_score
+from flyball.app.events import (
     AgentRating,
     Cause,
     CheckpointAdded,
@@ -27,13 +27,13 @@ from app.events import (
     Step,
     handles,
 )
-from app.job_specs import BatchResult, Opponent
-from app.league.league import Agent, League, fold_league
-from app.league.matchmaking import select
-from app.league.pool import Pool, saturated
-from app.league.ratings import LEAST_ERROR, Estimate
-from app.league.totals import totals_of
-from app.play.gauntlet import (
+from flyball.app.job_specs import BatchResult, Opponent
+from flyball.app.league.league import Agent, League, fold_league
+from flyball.app.league.matchmaking import select
+from flyball.app.league.pool import Pool, saturated
+from flyball.app.league.ratings import LEAST_ERROR, Estimate
+from flyball.app.league.totals import totals_of
+from flyball.app.play.gauntlet import (
     ATTEMPTS,
     MEMBER,
     GauntletResult,
@@ -42,9 +42,9 @@ from app.play.gauntlet import (
     plan_gauntlet,
     plan_matches,
 )
-from daemons.jobs import Job, Worker
-from daemons.leases import Leases
-from daemons.spec import DaemonSpec
+from flyball.daemons.jobs import Job, Worker
+from flyball.daemons.leases import Leases
+from flyball.daemons.spec import DaemonSpec
 
 
 def members(

@@ -9,23 +9,23 @@ from dataclasses import replace
 import structlog
 from prometheus_client import CollectorRegistry
 
-from app.bus import Bus
-from app.bus.ports import BrokerUnavailable
-from app.config import RunFolder
-from app.config.loading import Loaded
-from app.config.monitoring import COLLECTOR, MetricsSettings
-from app.controllers.fold import Fold
-from app.journal import SqliteJournalReader, SqliteStateStore
-from app.journal.database import StorageError
-from app.journal.history import open_dead_letters
-from app.status.metrics import Exposition, Storage, View
-from app.status.monitored import ConfigFold, DaemonFold, EventCounts
-from app.status.status import ask_presence
-from app.telemetry.spans import SpanReceiver, otlp_exporter
-from daemons.clock import SystemClock
-from daemons.metrics_server import answering
-from daemons.notifications import Webhook, terms_of
-from daemons.receivers import RECEIVERS, Outlet, Terms
+from flyball.app.bus import Bus
+from flyball.app.bus.ports import BrokerUnavailable
+from flyball.app.config import RunFolder
+from flyball.app.config.loading import Loaded
+from flyball.app.config.monitoring import COLLECTOR, MetricsSettings
+from flyball.app.controllers.fold import Fold
+from flyball.app.journal import SqliteJournalReader, SqliteStateStore
+from flyball.app.journal.database import StorageError
+from flyball.app.journal.history import open_dead_letters
+from flyball.app.status.metrics import Exposition, Storage, View
+from flyball.app.status.monitored import ConfigFold, DaemonFold, EventCounts
+from flyball.app.status.status import ask_presence
+from flyball.app.telemetry.spans import SpanReceiver, otlp_exporter
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.metrics_server import answering
+from flyball.daemons.notifications import Webhook, terms_of
+from flyball.daemons.receivers import RECEIVERS, Outlet, Terms
 
 ASK_SECONDS = 5.0
 """Longest wait, in seconds, for the broker's table of daemons, and for a collector of traces to answer."""

@@ -1,6 +1,6 @@
 """The feedback daemon, whose controllers set training and self-play parameters, or watch models and losses."""
 
-from app.controllers import (
+from flyball.app.controllers import (
     CurriculumIntegration,
     EvaluationFeedbackHandler,
     FeedbackLoopController,
@@ -8,7 +8,7 @@ from app.controllers import (
     LossWatch,
     ModelPerformanceWatchdog,
 )
-from daemons.spec import DaemonSpec
+from flyball.daemons.spec import DaemonSpec
 
 DAEMON = DaemonSpec(
     "feedback",

@@ -1,9 +1,9 @@
 """Forecast of the size that a run's store will have."""
 
-from app.backends import OURS
-from app.config import EXTERNAL_BACKEND, LANGUAGE_BACKEND, GameConfig, RunSettings
-from app.store import MemoryStore, put_shard
-from daemons.quality_monitor import STAYING, WINDOWS
+from flyball.app.backends import OURS
+from flyball.app.config import EXTERNAL_BACKEND, LANGUAGE_BACKEND, GameConfig, RunSettings
+from flyball.app.store import MemoryStore, put_shard
+from flyball.daemons.quality_monitor import STAYING, WINDOWS
 
 GAMES = 8
 """Random games from which the size of a row is measured."""
@@ -23,10 +23,10 @@ def forecast(settings: RunSettings) -> dict[str, int]:
 
 
 def _expected(config: GameConfig, settings: RunSettings) -> int:
-    from app.games import open_table  # imported late, because they load OpenSpiel and PyTorch
-    from app.learning.network import parameters_size, visible_shape
-    from app.play.players import RandomPlayer
-    from app.play.selfplay import play_recorded, selfplay_schedule
+    from flyball.app.games import open_table  # imported late, because they load OpenSpiel and PyTorch
+    from flyball.app.learning.network import parameters_size, visible_shape
+    from flyball.app.play.players import RandomPlayer
+    from flyball.app.play.selfplay import play_recorded, selfplay_schedule
 
     schedule = selfplay_schedule(GAMES, config.players, [], (1.0,), 0, opening_plies=0)
     shard = play_recorded(config, [RandomPlayer()], schedule, model="0" * 64, seed=0, worker="", in_flight=GAMES)[0]

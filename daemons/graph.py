@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from app.config import RunSettings
-from app.controllers import FeedbackFold
-from app.events import CATALOGUE, Kind, Payload, Scope
-from daemons.bootstrap import TERMINAL, consumers, emitters
-from daemons.registry import DAEMONS, daemons_of
+from flyball.app.config import RunSettings
+from flyball.app.controllers import FeedbackFold
+from flyball.app.events import CATALOGUE, Kind, Payload, Scope
+from flyball.daemons.bootstrap import TERMINAL, consumers, emitters
+from flyball.daemons.registry import DAEMONS, daemons_of
 
 STATES = FeedbackFold.name
 COLOURS = {Kind.FACT: "#d6eaf8", Kind.REQUEST: "#fcf3cf", Kind.DECISION: "#f5b7b1"}

@@ -13,13 +13,13 @@ from typing import Any
 
 import structlog
 
-from app.bus import Batch, Bus
-from app.bus.ports import Sign
-from app.controllers.emitters import emitter
-from app.controllers.fold import HOST, SETTINGS_KEY, Failure, Fold, Outcome, Recorded
-from app.core import SECOND_US, Clock, FlyballError, derive_id
-from app.engine import Engine
-from app.events import (
+from flyball.app.bus import Batch, Bus
+from flyball.app.bus.ports import Sign
+from flyball.app.controllers.emitters import emitter
+from flyball.app.controllers.fold import HOST, SETTINGS_KEY, Failure, Fold, Outcome, Recorded
+from flyball.app.core import SECOND_US, Clock, FlyballError, derive_id
+from flyball.app.engine import Engine
+from flyball.app.events import (
     DaemonFact,
     DaemonFailed,
     DaemonReady,
@@ -37,15 +37,15 @@ from app.events import (
     originate,
     traceparent_of,
 )
-from app.events.frames import DeadLetter
-from app.journal import KnownRecord, StateStore
-from app.status.summary import summarise
-from app.telemetry import Curves
-from daemons.jobs import Job, JobRunner, Worker, WorkerIdentity
-from daemons.leases import leased_to
-from daemons.saved_state import ACCOUNTS, READY_KEY, Accounts, SavedState, program_version
-from daemons.spec import Companion, DaemonSpec
-from daemons.supervisor import Notifier
+from flyball.app.events.frames import DeadLetter
+from flyball.app.journal import KnownRecord, StateStore
+from flyball.app.status.summary import summarise
+from flyball.app.telemetry import Curves
+from flyball.daemons.jobs import Job, JobRunner, Worker, WorkerIdentity
+from flyball.daemons.leases import leased_to
+from flyball.daemons.saved_state import ACCOUNTS, READY_KEY, Accounts, SavedState, program_version
+from flyball.daemons.spec import Companion, DaemonSpec
+from flyball.daemons.supervisor import Notifier
 
 FAREWELL_SECONDS = 2.0
 """Longest wait for the broker to record a daemon's last event."""

@@ -15,13 +15,13 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import structlog
 
-from app.backends import Backend, backend_of
-from app.config import JobKind, RunSettings
-from app.controllers import States
-from app.core import EventId, FlyballError, JsonObject
-from app.engine import Engine, JobFailed, scatter
-from app.events import Cause, HandlerReducer, Payload, Row, traceparent_of
-from app.job_specs import JobContext, JobResult, read_results
+from flyball.app.backends import Backend, backend_of
+from flyball.app.config import JobKind, RunSettings
+from flyball.app.controllers import States
+from flyball.app.core import EventId, FlyballError, JsonObject
+from flyball.app.engine import Engine, JobFailed, scatter
+from flyball.app.events import Cause, HandlerReducer, Payload, Row, traceparent_of
+from flyball.app.job_specs import JobContext, JobResult, read_results
 
 Q = TypeVar("Q")
 

@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
-from app.config import RunSettings
-from app.controllers.worker_health import WorkerHealth
-from app.core import EventId
-from app.events import (
+from flyball.app.config import RunSettings
+from flyball.app.controllers.worker_health import WorkerHealth
+from flyball.app.core import EventId
+from flyball.app.events import (
     ClockTick,
     DaemonFact,
     DaemonFailed,
@@ -32,7 +32,7 @@ from app.events import (
     Row,
     Step,
 )
-from daemons.jobs import Worker
+from flyball.daemons.jobs import Worker
 
 JobOutcome = Literal["succeeded", "failed"]
 DAEMON, JOB = "daemon:", "job:"

@@ -11,8 +11,8 @@ from typing import ClassVar
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import MetricsHandler
 
-from app.core import FlyballError
-from app.core.hosts import LOOPBACK_NAMES, is_loopback, name_in
+from flyball.app.core import FlyballError
+from flyball.app.core.hosts import LOOPBACK_NAMES, is_loopback, name_in
 
 IDLE_SECONDS = 10.0
 """Longest wait for the next bytes of a request; a scrape sends its request at once."""

@@ -1,8 +1,8 @@
 """The model lifecycle: promotes and rolls back models, and keeps the league."""
 
-from app.controllers import ModelLifecycleCoordinator
-from app.controllers.league_keeper import LeagueKeeper
-from daemons.spec import DaemonSpec
+from flyball.app.controllers import ModelLifecycleCoordinator
+from flyball.app.controllers.league_keeper import LeagueKeeper
+from flyball.daemons.spec import DaemonSpec
 
 DAEMON = DaemonSpec(
     "model_lifecycle",

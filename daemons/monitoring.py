@@ -3,15 +3,15 @@
 It publishes nothing, and no decision depends on it.
 """
 
-from app.config import RunFolder
-from app.config.loading import Loaded
-from app.controllers import FeedbackFold
-from app.status.monitored import ConfigFold, DaemonFold, EventCounts
-from daemons.spec import Companion, DaemonSpec
+from flyball.app.config import RunFolder
+from flyball.app.config.loading import Loaded
+from flyball.app.controllers import FeedbackFold
+from flyball.app.status.monitored import ConfigFold, DaemonFold, EventCounts
+from flyball.daemons.spec import Companion, DaemonSpec
 
 
 def _exports(loaded: Loaded, folder: RunFolder) -> Companion:
-    from daemons.exports import Exports  # here, because all other daemons import this file too
+    from flyball.daemons.exports import Exports  # here, because all other daemons import this file too
 
     return Exports(loaded, folder)
 

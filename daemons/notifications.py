@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.bus.keys import read_private
-from app.config import BadSettings, RunSettings
-from app.config.loading import Loaded
-from app.config.monitoring import NotificationSettings, is_url
-from app.core import Clock, FlyballError, derive_id
-from app.events import CATALOGUE, Event, Payload, matching, traceparent_of
-from app.status.summary import event_text, show_clock
-from app.telemetry.webhook import post
-from daemons.receivers import Terms
+from flyball.app.bus.keys import read_private
+from flyball.app.config import BadSettings, RunSettings
+from flyball.app.config.loading import Loaded
+from flyball.app.config.monitoring import NotificationSettings, is_url
+from flyball.app.core import Clock, FlyballError, derive_id
+from flyball.app.events import CATALOGUE, Event, Payload, matching, traceparent_of
+from flyball.app.status.summary import event_text, show_clock
+from flyball.app.telemetry.webhook import post
+from flyball.daemons.receivers import Terms
 
 MOST_EVENTS = 100
 """Most events in a message."""

@@ -14,13 +14,23 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from app.bus import Bus, ZmqBus
-from app.bus.ports import Sign
-from app.config import RunFolder
-from app.config.loading import Loaded
-from app.config.observing import ObservedFact
-from app.core import NAME_LENGTH, OBSERVER, Elo, EventId, FlyballError, ModelHash, ShardKey, derive_id, is_observer
-from app.events import (
+from flyball.app.bus import Bus, ZmqBus
+from flyball.app.bus.ports import Sign
+from flyball.app.config import RunFolder
+from flyball.app.config.loading import Loaded
+from flyball.app.config.observing import ObservedFact
+from flyball.app.core import (
+    NAME_LENGTH,
+    OBSERVER,
+    Elo,
+    EventId,
+    FlyballError,
+    ModelHash,
+    ShardKey,
+    derive_id,
+    is_observer,
+)
+from flyball.app.events import (
     DaemonFact,
     DaemonReady,
     DaemonStarted,
@@ -38,12 +48,12 @@ from app.events import (
     TrainingCompleted,
     originate,
 )
-from app.events.payload import Purpose
-from app.league.pool import Pool
-from app.league.ratings import LEAST_ERROR, Estimate
-from app.league.totals import totals_of
-from app.observing.following import FollowedFile, Problem, Record
-from app.observing.mapping import (
+from flyball.app.events.payload import Purpose
+from flyball.app.league.pool import Pool
+from flyball.app.league.ratings import LEAST_ERROR, Estimate
+from flyball.app.league.totals import totals_of
+from flyball.app.observing.following import FollowedFile, Problem, Record
+from flyball.app.observing.mapping import (
     AnyObserved,
     Mapped,
     ObservedEvaluation,
@@ -51,12 +61,12 @@ from app.observing.mapping import (
     ObservedSelfplay,
     ObservedTraining,
 )
-from daemons.clock import SystemClock, boot_id
-from daemons.evaluation import RECENT, rated_together
-from daemons.process import PATIENCE_SECONDS
-from daemons.rights import client_keys
-from daemons.run_folder import bus_endpoint
-from daemons.saved_state import program_version
+from flyball.daemons.clock import SystemClock, boot_id
+from flyball.daemons.evaluation import RECENT, rated_together
+from flyball.daemons.process import PATIENCE_SECONDS
+from flyball.daemons.rights import client_keys
+from flyball.daemons.run_folder import bus_endpoint
+from flyball.daemons.saved_state import program_version
 
 LOOK_SECONDS = 1.0
 """Pause between looks at the files."""

@@ -2,7 +2,7 @@
 
 from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 
-from app.core import FlyballError
+from flyball.app.core import FlyballError
 
 NEEDED = 256
 """Open files that suffice for any process of a run on a laptop.

@@ -7,13 +7,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from app.config import BadSettings, RunSettings
-from app.controllers import Controller
-from app.controllers.controller import Origin
-from app.controllers.fold import HOST
-from app.core import UnknownPlugin, load_plugin, misspelling_hint, misspelt
-from app.events import Payload, Row
-from daemons.saved_state import PROGRESS_KEY, READY_KEY
+from flyball.app.config import BadSettings, RunSettings
+from flyball.app.controllers import Controller
+from flyball.app.controllers.controller import Origin
+from flyball.app.controllers.fold import HOST
+from flyball.app.core import UnknownPlugin, load_plugin, misspelling_hint, misspelt
+from flyball.app.events import Payload, Row
+from flyball.daemons.saved_state import PROGRESS_KEY, READY_KEY
 
 CONTROLLERS = "flyball.controllers"
 """Group of entry points that are controllers."""

@@ -11,37 +11,37 @@ from typing import TypeVar
 
 import structlog
 
-from app.bus import ZmqBus
-from app.bus.ports import OtherHistory
-from app.config import CPU, Deployment, RunFolder
-from app.config.loading import Loaded
-from app.config.ray import SharedJobs
-from app.core import BROKER, FlyballError
-from app.engine import Engine, LocalEngine, python_module
-from app.engine.ray_engine import RayEngine
-from app.job_specs import JobContext
-from app.journal import DamagedDatabase, SqliteJournal, SqliteOutbox, SqliteStateStore
-from app.journal.database import FileReplaced
-from app.journal.kept_files import set_aside
-from app.store import FileStore, open_store
-from app.telemetry import FAILED, configure
-from daemons import evaluation, quality_monitor, selfplay_worker, training
-from daemons.bootstrap import check, check_controllers
-from daemons.bounded_engine import BoundedEngine
-from daemons.broker import BrokerVoice, serve
-from daemons.clock import SystemClock, boot_id
-from daemons.evaluation import Evaluator
-from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerIdentity
-from daemons.ray_cluster import announced_address
-from daemons.receivers import RECEIVERS
-from daemons.registry import daemons_of
-from daemons.rights import broker_access, client_keys
-from daemons.run_folder import LostJournal, bus_endpoint, check_history
-from daemons.saved_state import known_record
-from daemons.spec import DaemonSpec
-from daemons.supervisor import Notifier
-from daemons.upkeep import PAUSE_SECONDS, PeriodicCommand, Upkeep
+from flyball.app.bus import ZmqBus
+from flyball.app.bus.ports import OtherHistory
+from flyball.app.config import CPU, Deployment, RunFolder
+from flyball.app.config.loading import Loaded
+from flyball.app.config.ray import SharedJobs
+from flyball.app.core import BROKER, FlyballError
+from flyball.app.engine import Engine, LocalEngine, python_module
+from flyball.app.engine.ray_engine import RayEngine
+from flyball.app.job_specs import JobContext
+from flyball.app.journal import DamagedDatabase, SqliteJournal, SqliteOutbox, SqliteStateStore
+from flyball.app.journal.database import FileReplaced
+from flyball.app.journal.kept_files import set_aside
+from flyball.app.store import FileStore, open_store
+from flyball.app.telemetry import FAILED, configure
+from flyball.daemons import evaluation, quality_monitor, selfplay_worker, training
+from flyball.daemons.bootstrap import check, check_controllers
+from flyball.daemons.bounded_engine import BoundedEngine
+from flyball.daemons.broker import BrokerVoice, serve
+from flyball.daemons.clock import SystemClock, boot_id
+from flyball.daemons.evaluation import Evaluator
+from flyball.daemons.host import Host, Ports, Rhythm
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.ray_cluster import announced_address
+from flyball.daemons.receivers import RECEIVERS
+from flyball.daemons.registry import daemons_of
+from flyball.daemons.rights import broker_access, client_keys
+from flyball.daemons.run_folder import LostJournal, bus_endpoint, check_history
+from flyball.daemons.saved_state import known_record
+from flyball.daemons.spec import DaemonSpec
+from flyball.daemons.supervisor import Notifier
+from flyball.daemons.upkeep import PAUSE_SECONDS, PeriodicCommand, Upkeep
 
 SHARED_JOBS: Mapping[str, SharedJobs] = {
     selfplay_worker.DAEMON.name: "selfplay",
@@ -110,7 +110,7 @@ def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
     with closing(SqliteJournal(folder.journal)) as journal:
         endpoint, clock = bus_endpoint(folder, loaded.deployment), SystemClock()
         access, settings = broker_access(loaded, clock), loaded.deployment.journal
-        command = python_module("app.cli", "--run", str(folder.path.absolute()))
+        command = python_module("flyball.app.cli", "--run", str(folder.path.absolute()))
         archive = (*command, "journal", "archive", "--supervised", "--keep", str(settings.live_events))
         archiving = PeriodicCommand("archiving", archive, folder.errors("archive"), clock)
         upkeep = Upkeep(journal, archiving, settings, clock)

@@ -10,12 +10,12 @@ go on while training is blocked or paused, and would fill the disk.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from app.config import GameConfig, RunSettings
-from app.controllers import Controller, FeedbackState, States, state_of
-from app.controllers.needs import ReplayBuffer, is_fresh, is_usable, latest_shards
-from app.core import EventId, FlyballError, ShardKey
-from app.engine import JobFailed
-from app.events import (
+from flyball.app.config import GameConfig, RunSettings
+from flyball.app.controllers import Controller, FeedbackState, States, state_of
+from flyball.app.controllers.needs import ReplayBuffer, is_fresh, is_usable, latest_shards
+from flyball.app.core import EventId, FlyballError, ShardKey
+from flyball.app.engine import JobFailed
+from flyball.app.events import (
     Cause,
     Event,
     InspectionFailed,
@@ -34,10 +34,10 @@ from app.events import (
     TrainingRequested,
     handles,
 )
-from app.job_specs import InspectionResult
-from daemons.jobs import Job, Worker
-from daemons.leases import Leases
-from daemons.spec import DaemonSpec
+from flyball.app.job_specs import InspectionResult
+from flyball.daemons.jobs import Job, Worker
+from flyball.daemons.leases import Leases
+from flyball.daemons.spec import DaemonSpec
 
 Inspection = Job[SelfplayComplete]
 
@@ -48,7 +48,7 @@ UNFIT = frozenset({"lost_blob", "unfit_shard"})
 """Codes of errors caused by the shard: missing, damaged, mislabelled, or a duplicate."""
 
 STAYING = 16
-"""Number of latest shards that are always kept, because ``app.play.inspection`` compares games with them."""
+"""Number of latest shards that are always kept, because ``flyball.app.play.inspection`` compares games with them."""
 
 WINDOWS = 2
 """Number of training windows whose shards are kept: more may be inspected before the trigger's request is recorded.

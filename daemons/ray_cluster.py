@@ -1,6 +1,6 @@
 """The Ray cluster of one machine that ``flyball up`` starts.
 
-The command is ``python -m daemons.ray_cluster FOLDER CPUS MEGABYTES``.
+The command is ``python -m flyball.daemons.ray_cluster FOLDER CPUS MEGABYTES``.
 
 It listens on the loopback device only, and asks for a token that the run's owner alone can read. It ends with this
 process, however that ends. CPUS is 0 for all of the machine's.
@@ -16,10 +16,10 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.config import Deployment, RunFolder
-from app.engine import python_module
-from app.engine.ray_engine import NAMESPACE, NoRay, import_ray
-from daemons.supervisor import end_with_stdin
+from flyball.app.config import Deployment, RunFolder
+from flyball.app.engine import python_module
+from flyball.app.engine.ray_engine import NAMESPACE, NoRay, import_ray
+from flyball.daemons.supervisor import end_with_stdin
 
 IDLE_SECONDS = 600
 """Seconds that a process waits for its next job. Each daemon's jobs have processes of their own. After one second,
@@ -40,7 +40,7 @@ def is_own_cluster(deployment: Deployment) -> bool:
 def cluster_command(folder: RunFolder, deployment: Deployment) -> tuple[str, ...]:
     """Return the command that runs a run's own cluster."""
     size = (str(deployment.ray.cpus or 0), str(deployment.ray.object_store_megabytes))
-    return python_module("daemons.ray_cluster", str(folder.path.absolute()), *size)
+    return python_module("flyball.daemons.ray_cluster", str(folder.path.absolute()), *size)
 
 
 def ray_environment(folder: RunFolder) -> Mapping[str, str]:

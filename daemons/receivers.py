@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import structlog
 
-from app.bus import Bus
-from app.core import Clock
-from app.events import Event, Payload
-from app.journal import StateStore
-from app.status.metrics import Delivery
-from app.telemetry.webhook import Undelivered
-from daemons.supervisor import Backoff
+from flyball.app.bus import Bus
+from flyball.app.core import Clock
+from flyball.app.events import Event, Payload
+from flyball.app.journal import StateStore
+from flyball.app.status.metrics import Delivery
+from flyball.app.telemetry.webhook import Undelivered
+from flyball.daemons.supervisor import Backoff
 
 POSITION = "receiver"
 """Kind of the rows with receivers' positions."""

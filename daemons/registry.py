@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal, get_args
 
-from app.config import BadSettings, RunSettings
-from app.core import FlyballError
-from daemons import (
+from flyball.app.config import BadSettings, RunSettings
+from flyball.app.core import FlyballError
+from flyball.daemons import (
     broker,
     curves,
     distribution,
@@ -20,8 +20,8 @@ from daemons import (
     training,
     training_trigger,
 )
-from daemons.own_controllers import own_controllers
-from daemons.spec import DaemonSpec
+from flyball.daemons.own_controllers import own_controllers
+from flyball.daemons.spec import DaemonSpec
 
 MachineRole = Literal["head", "worker"]
 """Roles of machines: the head records and decides, workers run jobs; one machine can be both."""

@@ -1,12 +1,12 @@
 """Keys of this machine, and the rights of each role: the event types that its keys may publish."""
 
-from app.bus import BROKER_ONLY
-from app.bus.access import Access, ClientKeys, Rights
-from app.bus.keys import read_secret
-from app.config import BadSettings
-from app.config.loading import Loaded
-from app.core import Clock
-from app.events import CATALOGUE, Kind, ModelDistributed, Payload
+from flyball.app.bus import BROKER_ONLY
+from flyball.app.bus.access import Access, ClientKeys, Rights
+from flyball.app.bus.keys import read_secret
+from flyball.app.config import BadSettings
+from flyball.app.config.loading import Loaded
+from flyball.app.core import Clock
+from flyball.app.events import CATALOGUE, Kind, ModelDistributed, Payload
 
 
 def rights() -> Rights:
@@ -16,8 +16,10 @@ def rights() -> Rights:
     An operator publishes requests, decisions, and the types that ``OUTSIDERS`` names. The types of ``BROKER_ONLY``
     belong to no role.
     """
-    from daemons.bootstrap import OUTSIDERS  # imported late, because only a broker needs them, and commands read keys
-    from daemons.registry import DAEMONS
+    from flyball.daemons.bootstrap import (
+        OUTSIDERS,  # imported late, because only a broker needs them, and commands read keys
+    )
+    from flyball.daemons.registry import DAEMONS
 
     hosts = OUTSIDERS["every daemon"]
     workers = hosts.union(*(spec.emits for spec in DAEMONS.values() if spec.worker)) - {ModelDistributed}

@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
-from app.config import Deployment, RunFolder
-from app.core import FlyballError, derive_id
-from app.journal.kept_files import OTHER_HISTORY, rescued_copy
-from app.journal.state import saved_position
+from flyball.app.config import Deployment, RunFolder
+from flyball.app.core import FlyballError, derive_id
+from flyball.app.journal.kept_files import OTHER_HISTORY, rescued_copy
+from flyball.app.journal.state import saved_position
 
 MAX_SOCKET_PATH = 100
 """Longest path of a socket, in bytes. The kernel allows 107 (unix(7), sun_path); ZeroMQ's own names need a few."""

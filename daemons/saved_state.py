@@ -16,8 +16,8 @@ from typing import Any
 import structlog
 from msgspec import MsgspecError
 
-from app.config import RunSettings
-from app.controllers.fold import (
+from flyball.app.config import RunSettings
+from flyball.app.controllers.fold import (
     HOST,
     PENDING,
     SETTINGS_KEY,
@@ -29,7 +29,7 @@ from app.controllers.fold import (
     own_name,
     written,
 )
-from app.events import (
+from flyball.app.events import (
     DaemonFact,
     DaemonHeartbeat,
     DaemonReady,
@@ -40,9 +40,9 @@ from app.events import (
     Row,
     RunConfigured,
 )
-from app.events.codec import lift
-from app.events.schemas import shape
-from app.journal import KnownRecord, Snapshot, StateStore
+from flyball.app.events.codec import lift
+from flyball.app.events.schemas import shape
+from flyball.app.journal import KnownRecord, Snapshot, StateStore
 
 SCHEMAS_KEY: RowKey = (HOST, "schemas")
 

@@ -1,6 +1,6 @@
 """The self-play scheduler: decides which configuration plays next, and on which worker."""
 
-from app.controllers import SelfplayScheduler
-from daemons.spec import DaemonSpec
+from flyball.app.controllers import SelfplayScheduler
+from flyball.daemons.spec import DaemonSpec
 
 DAEMON = DaemonSpec("selfplay_scheduler", "decides which configuration plays next", (SelfplayScheduler,))

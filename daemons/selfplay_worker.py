@@ -2,10 +2,10 @@
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from app.controllers import Controller, States, state_of
-from app.controllers.needs import is_fresh
-from app.core import EventId, FlyballError
-from app.events import (
+from flyball.app.controllers import Controller, States, state_of
+from flyball.app.controllers.needs import is_fresh
+from flyball.app.core import EventId, FlyballError
+from flyball.app.events import (
     Cause,
     Event,
     ModelRolledBack,
@@ -19,9 +19,9 @@ from app.events import (
     Step,
     handles,
 )
-from app.job_specs import SelfplayResult
-from daemons.jobs import Job, Worker
-from daemons.spec import DaemonSpec
+from flyball.app.job_specs import SelfplayResult
+from flyball.daemons.jobs import Job, Worker
+from flyball.daemons.spec import DaemonSpec
 
 SelfplayJob = Job[SelfplayRequested]
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
-from app.controllers.fold import (
+from flyball.app.controllers.fold import (
     VOIDED_KEY,
     Changed,
     Fold,
@@ -17,18 +17,18 @@ from app.controllers.fold import (
     voided_in,
     written,
 )
-from app.core import FlyballError
-from app.events import DaemonFact, Payload, RollCall, RunConfigured
-from app.events.frames import hash_id, read_events
-from app.job_specs import JobContext
-from app.journal import JournalReader, Snapshot, SqliteJournalReader
-from app.journal.archiving import records_between
-from app.journal.database import locked
-from app.journal.history import last_settings, voided_events
-from app.journal.snapshots import KEPT_EVENTS, write_snapshot
-from daemons.jobs import WorkerIdentity
-from daemons.registry import DAEMONS, daemons_of
-from daemons.saved_state import ACCOUNTS, READY_KEY, SCHEMAS_KEY, Accounts, carried_over, readable, schemas_of
+from flyball.app.core import FlyballError
+from flyball.app.events import DaemonFact, Payload, RollCall, RunConfigured
+from flyball.app.events.frames import hash_id, read_events
+from flyball.app.job_specs import JobContext
+from flyball.app.journal import JournalReader, Snapshot, SqliteJournalReader
+from flyball.app.journal.archiving import records_between
+from flyball.app.journal.database import locked
+from flyball.app.journal.history import last_settings, voided_events
+from flyball.app.journal.snapshots import KEPT_EVENTS, write_snapshot
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.registry import DAEMONS, daemons_of
+from flyball.daemons.saved_state import ACCOUNTS, READY_KEY, SCHEMAS_KEY, Accounts, carried_over, readable, schemas_of
 
 IN_FLIGHT_EVENTS = 1000
 """Latest events, not covered because their decisions may not be recorded yet."""
@@ -37,7 +37,7 @@ HORIZON_EVENTS = 250_000
 """Events after a snapshot that are searched for decisions from before it."""
 
 PART = 64
-"""Records read at once; see ``app.replay.replaying.PART``."""
+"""Records read at once; see ``flyball.app.replay.replaying.PART``."""
 
 
 class Unsettled(FlyballError):

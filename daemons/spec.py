@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, cast
 
-from app.bus import Bus
-from app.config import RunFolder
-from app.config.loading import Loaded
-from app.controllers import Controller, FeedbackFold
-from app.controllers.fold import Factory, Fold, Hosted
-from app.events import Payload
-from app.telemetry import RunCurves
-from daemons.jobs import Worker, WorkerIdentity
-from daemons.leases import Leases
+from flyball.app.bus import Bus
+from flyball.app.config import RunFolder
+from flyball.app.config.loading import Loaded
+from flyball.app.controllers import Controller, FeedbackFold
+from flyball.app.controllers.fold import Factory, Fold, Hosted
+from flyball.app.events import Payload
+from flyball.app.telemetry import RunCurves
+from flyball.daemons.jobs import Worker, WorkerIdentity
+from flyball.daemons.leases import Leases
 
 
 class Companion(Protocol):

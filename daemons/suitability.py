@@ -12,12 +12,12 @@ from itertools import product
 from pathlib import Path
 from typing import get_args
 
-from app.backends import OURS, describe
-from app.config import MLP, BadSettings, Deployment, EngineProtocol, GameConfig, RunSettings
-from app.config.devices import AUTO, JobKind
-from app.core import FlyballError, load_plugin
-from app.engine import JsonObject, LocalEngine
-from app.engine.guard import find_program
+from flyball.app.backends import OURS, describe
+from flyball.app.config import MLP, BadSettings, Deployment, EngineProtocol, GameConfig, RunSettings
+from flyball.app.config.devices import AUTO, JobKind
+from flyball.app.core import FlyballError, load_plugin
+from flyball.app.engine import JsonObject, LocalEngine
+from flyball.app.engine.guard import find_program
 
 LASTING = ("backend", "game", "players", "network", "observation", "outcome_scale", "scale")
 """Settings of a recorded configuration that can't change, because its models would not fit."""
@@ -53,8 +53,8 @@ def check_playable(settings: RunSettings) -> None:
 
 
 def _check_network(config: GameConfig) -> None:
-    from app.games import open_table  # imported late, because they load OpenSpiel and PyTorch
-    from app.learning.network import parameters_size
+    from flyball.app.games import open_table  # imported late, because they load OpenSpiel and PyTorch
+    from flyball.app.learning.network import parameters_size
 
     try:
         parameters_size(config.network, open_table(config, slots=0).spec.shape)
@@ -127,7 +127,7 @@ def check_bots(settings: RunSettings, folder: Path) -> None:
 
 
 def _check_notation(setting: str, config: GameConfig, protocol: EngineProtocol) -> None:
-    from app.games.notation import notation_of  # imported late, because it loads OpenSpiel
+    from flyball.app.games.notation import notation_of  # imported late, because it loads OpenSpiel
 
     try:
         notation_of(config, protocol)
@@ -189,7 +189,7 @@ async def _missing_devices(devices: Sequence[tuple[str, int]]) -> JsonObject:
     """Run the job ``missing`` for pairs of a device and a number of processes; return its result."""
     engine = LocalEngine()
     try:
-        return await engine.run("app.learning.devices:missing", {"devices": devices})
+        return await engine.run("flyball.app.learning.devices:missing", {"devices": devices})
     finally:
         await engine.close()
 

@@ -20,9 +20,9 @@ from typing import Literal
 
 import structlog
 
-from app.core import Clock, backoff
-from app.engine.programs import UNKNOWN_CODE, Program, start_program, start_server
-from app.telemetry import LogFile
+from flyball.app.core import Clock, backoff
+from flyball.app.engine.programs import UNKNOWN_CODE, Program, start_program, start_server
+from flyball.app.telemetry import LogFile
 
 STDERR_BYTES = 1 << 20
 """Size of a file of stderr at which it is rotated."""

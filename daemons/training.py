@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from app.backends import backend_of
-from app.config import GameConfig
-from app.controllers import States
-from app.controllers.needs import ReplayBuffer
-from app.core import FlyballError, JsonObject
-from app.engine import JobFailed, JobTimedOut
-from app.events import (
+from flyball.app.backends import backend_of
+from flyball.app.config import GameConfig
+from flyball.app.controllers import States
+from flyball.app.controllers.needs import ReplayBuffer
+from flyball.app.core import FlyballError, JsonObject
+from flyball.app.engine import JobFailed, JobTimedOut
+from flyball.app.events import (
     Cause,
     Event,
     Payload,
@@ -22,10 +22,10 @@ from app.events import (
     TrainingStarted,
     handles,
 )
-from app.job_specs import ModelResult
-from daemons.jobs import Job, Worker
-from daemons.leases import JobOutcome, Leases
-from daemons.spec import DaemonSpec
+from flyball.app.job_specs import ModelResult
+from flyball.daemons.jobs import Job, Worker
+from flyball.daemons.leases import JobOutcome, Leases
+from flyball.daemons.spec import DaemonSpec
 
 TrainingJob = Job[TrainingRequested]
 BAD_DATA = frozenset({"bad_data", "lost_blob", "no_model"})
@@ -52,9 +52,9 @@ Rows = Mapping[str, TrainerRow]
 def train_job(config: GameConfig) -> str:
     """Return the job that trains a configuration: the user's own trainer, or the backend's job."""
     if config.train_command is not None:
-        return "app.learning.own_trainers:train_by_command"
+        return "flyball.app.learning.own_trainers:train_by_command"
     if config.trainer is not None:
-        return "app.learning.own_trainers:train_by_function"
+        return "flyball.app.learning.own_trainers:train_by_function"
     return backend_of(config).train
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import structlog
 
-from app.config.deployment import JournalSettings
-from app.core import Clock, FlyballError
-from app.events.envelope import EPOCH
-from app.journal import SqliteJournal
-from app.journal.snapshots import positions
+from flyball.app.config.deployment import JournalSettings
+from flyball.app.core import Clock, FlyballError
+from flyball.app.events.envelope import EPOCH
+from flyball.app.journal import SqliteJournal
+from flyball.app.journal.snapshots import positions
 
 LOOK_SECONDS = 60.0
 EVENTS = 25_000

@@ -59,22 +59,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from app import events
-    from app.api.checking import check_backend, check_game, check_network, check_player
-    from app.api.connection import AsyncConnection, Connection, connect, connect_async
-    from app.api.evaluation import EvaluationResult, evaluate
-    from app.api.exploitability import ExploitabilityResult, exploitability
-    from app.api.optimal import OptimalResult, optimal_moves
-    from app.api.participant import Participant, participate
-    from app.api.policies import LoadedPolicy, load_policy
-    from app.api.simulation import SimulationResult, simulate
-    from app.api.training import train
-    from app.backends import Backend, GameInfo
-    from app.config import GAMES, GameConfig, RunSettings
-    from app.controllers import Controller, FeedbackState, Watched, state_of
-    from app.core import FlyballError, NetworkShape
-    from app.events import Emission, Event, Payload, Row, Step, handles
-    from app.games import (
+    from flyball.app import events
+    from flyball.app.api.checking import check_backend, check_game, check_network, check_player
+    from flyball.app.api.connection import AsyncConnection, Connection, connect, connect_async
+    from flyball.app.api.evaluation import EvaluationResult, evaluate
+    from flyball.app.api.exploitability import ExploitabilityResult, exploitability
+    from flyball.app.api.optimal import OptimalResult, optimal_moves
+    from flyball.app.api.participant import Participant, participate
+    from flyball.app.api.policies import LoadedPolicy, load_policy
+    from flyball.app.api.simulation import SimulationResult, simulate
+    from flyball.app.api.training import train
+    from flyball.app.backends import Backend, GameInfo
+    from flyball.app.config import GAMES, GameConfig, RunSettings
+    from flyball.app.controllers import Controller, FeedbackState, Watched, state_of
+    from flyball.app.core import FlyballError, NetworkShape
+    from flyball.app.events import Emission, Event, Payload, Row, Step, handles
+    from flyball.app.games import (
         FINISHED,
         Game,
         IllegalAction,
@@ -86,13 +86,13 @@ if TYPE_CHECKING:
         shogi,
         symmetry,
     )
-    from app.journal import JournalReader, SqliteJournalReader, history
-    from app.learning.training import Training
-    from app.play.matches import MatchPlan, play_match
-    from app.play.players import Player, load_player
-    from app.store import BlobStore, FileStore, MemoryStore
-    from app.telemetry import Curves
-    from app.train.networks import TrainingResult
+    from flyball.app.journal import JournalReader, SqliteJournalReader, history
+    from flyball.app.learning.training import Training
+    from flyball.app.play.matches import MatchPlan, play_match
+    from flyball.app.play.players import Player, load_player
+    from flyball.app.store import BlobStore, FileStore, MemoryStore
+    from flyball.app.telemetry import Curves
+    from flyball.app.train.networks import TrainingResult
 
     __version__: str
 
@@ -164,21 +164,21 @@ __all__ = [
 
 _NAMES = {
     "app": ("events",),
-    "app.api.checking": ("check_backend", "check_game", "check_network", "check_player"),
-    "app.api.connection": ("AsyncConnection", "Connection", "connect", "connect_async"),
-    "app.api.evaluation": ("EvaluationResult", "evaluate"),
-    "app.api.exploitability": ("ExploitabilityResult", "exploitability"),
-    "app.api.optimal": ("OptimalResult", "optimal_moves"),
-    "app.api.participant": ("Participant", "participate"),
-    "app.api.policies": ("LoadedPolicy", "load_policy"),
-    "app.api.simulation": ("SimulationResult", "simulate"),
-    "app.api.training": ("train",),
-    "app.backends": ("Backend", "GameInfo"),
-    "app.config": ("GAMES", "GameConfig", "RunSettings"),
-    "app.controllers": ("Controller", "FeedbackState", "Watched", "state_of"),
-    "app.core": ("FlyballError", "NetworkShape"),
-    "app.events": ("Emission", "Event", "Payload", "Row", "Step", "handles"),
-    "app.games": (
+    "flyball.app.api.checking": ("check_backend", "check_game", "check_network", "check_player"),
+    "flyball.app.api.connection": ("AsyncConnection", "Connection", "connect", "connect_async"),
+    "flyball.app.api.evaluation": ("EvaluationResult", "evaluate"),
+    "flyball.app.api.exploitability": ("ExploitabilityResult", "exploitability"),
+    "flyball.app.api.optimal": ("OptimalResult", "optimal_moves"),
+    "flyball.app.api.participant": ("Participant", "participate"),
+    "flyball.app.api.policies": ("LoadedPolicy", "load_policy"),
+    "flyball.app.api.simulation": ("SimulationResult", "simulate"),
+    "flyball.app.api.training": ("train",),
+    "flyball.app.backends": ("Backend", "GameInfo"),
+    "flyball.app.config": ("GAMES", "GameConfig", "RunSettings"),
+    "flyball.app.controllers": ("Controller", "FeedbackState", "Watched", "state_of"),
+    "flyball.app.core": ("FlyballError", "NetworkShape"),
+    "flyball.app.events": ("Emission", "Event", "Payload", "Row", "Step", "handles"),
+    "flyball.app.games": (
         "FINISHED",
         "Game",
         "IllegalAction",
@@ -190,13 +190,13 @@ _NAMES = {
         "shogi",
         "symmetry",
     ),
-    "app.journal": ("JournalReader", "SqliteJournalReader", "history"),
-    "app.learning.training": ("Training",),
-    "app.play.matches": ("MatchPlan", "play_match"),
-    "app.play.players": ("Player", "load_player"),
-    "app.store": ("BlobStore", "FileStore", "MemoryStore"),
-    "app.telemetry": ("Curves",),
-    "app.train.networks": ("TrainingResult",),
+    "flyball.app.journal": ("JournalReader", "SqliteJournalReader", "history"),
+    "flyball.app.learning.training": ("Training",),
+    "flyball.app.play.matches": ("MatchPlan", "play_match"),
+    "flyball.app.play.players": ("Player", "load_player"),
+    "flyball.app.store": ("BlobStore", "FileStore", "MemoryStore"),
+    "flyball.app.telemetry": ("Curves",),
+    "flyball.app.train.networks": ("TrainingResult",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -12,7 +12,7 @@ def main() -> None:
     except ImportError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(2)
-    from app.cli.group import run
+    from flyball.app.cli.group import run
 
     run()
 

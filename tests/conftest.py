@@ -23,11 +23,11 @@ from ray_cluster import ray_cluster
 from s3_server import CREDENTIALS, new_bucket, s3_server
 from xdist.scheduler import LoadFileScheduling
 
-from app.config import RunFolder
-from app.config.store_address import StoreAddress
-from app.events import Event, Payload, originate
-from app.events.envelope import EPOCH
-from daemons.ray_cluster import ray_environment
+from flyball.app.config import RunFolder
+from flyball.app.config.store_address import StoreAddress
+from flyball.app.events import Event, Payload, originate
+from flyball.app.events.envelope import EPOCH
+from flyball.daemons.ray_cluster import ray_environment
 
 # One thread a process: torch's threads fight over busy cores, and jobs in this process get many times slower.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -127,7 +127,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests of a GPU where PyTorch finds none."""
     if item.get_closest_marker("gpu"):
-        from app.learning.devices import missing_device
+        from flyball.app.learning.devices import missing_device
 
         if reason := missing_device("cuda"):
             pytest.skip(reason)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from app.core import BadUsage
+from flyball.app.core import BadUsage
 
 Number = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]

@@ -8,12 +8,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.api.arguments import Seed, check_arguments
-from app.api.runs import config_of, locate_run
-from app.config import Compute, GameConfig
-from app.core import Finding
-from app.games import game_check, open_table
-from daemons import contract
+from flyball.app.api.arguments import Seed, check_arguments
+from flyball.app.api.runs import config_of, locate_run
+from flyball.app.config import Compute, GameConfig
+from flyball.app.core import Finding
+from flyball.app.games import game_check, open_table
+from flyball.daemons import contract
 
 
 def check_game(
@@ -68,7 +68,7 @@ def check_network(
     >>> flyball.check_network("tic_tac_toe_2p")
     []
     """
-    from app.learning import network_check
+    from flyball.app.learning import network_check
 
     check_arguments(Seed, seed=seed)
     config = config_of(game, locate_run(run, config_file))
@@ -85,7 +85,7 @@ def check_player(
     >>> [fault.what for fault in flyball.check_player("mine", "connect_four_2p")]
     ["connect_four_2p has no bot 'mine' of its own."]
     """
-    from app.play import check_player as player_check
+    from flyball.app.play import check_player as player_check
 
     location = locate_run(run, config_file)
     compute = Compute(settings_folder=location.settings_folder)

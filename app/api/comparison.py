@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.api.runs import RunLocation, Say
-from app.comparison.fitting import Prediction, fit, plant_text, predict
-from app.comparison.run import RunFigures
-from app.comparison.strength import StudyResources
-from app.comparison.study import Study, do_runs, measure
-from app.comparison.summary import ArmFigures, summarise
-from app.comparison.troubles import Planted
-from app.config import FrozenModel, nest
-from app.config.loading import parse
-from app.controllers.scheduler import WORKER_DAEMON
-from app.core import BadUsage, ConfigKey, Record, Tabular, flat, named
-from app.simulation import ALL, NONE, arms_of, load_plant
-from daemons.bootstrap import check_settings
+from flyball.app.api.runs import RunLocation, Say
+from flyball.app.comparison.fitting import Prediction, fit, plant_text, predict
+from flyball.app.comparison.run import RunFigures
+from flyball.app.comparison.strength import StudyResources
+from flyball.app.comparison.study import Study, do_runs, measure
+from flyball.app.comparison.summary import ArmFigures, summarise
+from flyball.app.comparison.troubles import Planted
+from flyball.app.config import FrozenModel, nest
+from flyball.app.config.loading import parse
+from flyball.app.controllers.scheduler import WORKER_DAEMON
+from flyball.app.core import BadUsage, ConfigKey, Record, Tabular, flat, named
+from flyball.app.simulation import ALL, NONE, arms_of, load_plant
+from flyball.daemons.bootstrap import check_settings
 
 SECONDS_PER_MINUTE = 60
 

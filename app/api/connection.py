@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from weakref import finalize
 
-from app.api.publishing import check_id, check_publishable, check_scope, payload_of, publish_on
-from app.api.run_reader import P, RunReader, warn
-from app.api.runs import (
+from flyball.app.api.publishing import check_id, check_publishable, check_scope, payload_of, publish_on
+from flyball.app.api.run_reader import P, RunReader, warn
+from flyball.app.api.runs import (
     NotRunning,
     RunLocation,
     check_listening,
@@ -24,21 +24,21 @@ from app.api.runs import (
     open_run,
     read_status,
 )
-from app.api.selection import Selection, select
-from app.bus import Bus
-from app.bus.ports import BusClosed
-from app.controllers import FeedbackState
-from app.core import BadUsage, EventId, derive_id
-from app.events import Event, Payload, originate, resolve
-from app.journal.database import StorageError
-from app.status.status import Status
-from daemons.clock import SystemClock, boot_id
+from flyball.app.api.selection import Selection, select
+from flyball.app.bus import Bus
+from flyball.app.bus.ports import BusClosed
+from flyball.app.controllers import FeedbackState
+from flyball.app.core import BadUsage, EventId, derive_id
+from flyball.app.events import Event, Payload, originate, resolve
+from flyball.app.journal.database import StorageError
+from flyball.app.status.status import Status
+from flyball.daemons.clock import SystemClock, boot_id
 
 if TYPE_CHECKING:
-    from app.replay.controller_reports import ControllerReport
-    from app.replay.run_comparison import RunComparison
-    from app.replay.run_report import RunReport
-    from app.status.league import LeagueView
+    from flyball.app.replay.controller_reports import ControllerReport
+    from flyball.app.replay.run_comparison import RunComparison
+    from flyball.app.replay.run_report import RunReport
+    from flyball.app.status.league import LeagueView
 
 T = TypeVar("T")
 LOOK_SECONDS = 0.2

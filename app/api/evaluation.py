@@ -7,21 +7,32 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar
 
-from app.api.arguments import Count, Names, Seed, Temperature, check_arguments
-from app.api.opponents import EvaluationRequest, evaluation_request, fetch_opponents
-from app.api.players import fetch_player
-from app.api.runs import Say, silent
-from app.backends import backend_of, describe
-from app.config import FrozenModel, GameConfig, Precision
-from app.config.feedback import MAX_SECONDS
-from app.core import RANDOM, ConfigKey, FlyballError, ModelHash, Record, Tabular, figure_text, flat, is_model, named
-from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report, run_coroutine
-from app.job_specs import MODEL, Opponent
-from app.learning.network import threads
-from app.play.gauntlet import GauntletResult, GauntletSpec, OpponentResult
-from app.play.matches import IN_FLIGHT, EvaluationManager
-from app.status.summary import show_rate
-from app.store import open_store
+from flyball.app.api.arguments import Count, Names, Seed, Temperature, check_arguments
+from flyball.app.api.opponents import EvaluationRequest, evaluation_request, fetch_opponents
+from flyball.app.api.players import fetch_player
+from flyball.app.api.runs import Say, silent
+from flyball.app.backends import backend_of, describe
+from flyball.app.config import FrozenModel, GameConfig, Precision
+from flyball.app.config.feedback import MAX_SECONDS
+from flyball.app.core import (
+    RANDOM,
+    ConfigKey,
+    FlyballError,
+    ModelHash,
+    Record,
+    Tabular,
+    figure_text,
+    flat,
+    is_model,
+    named,
+)
+from flyball.app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report, run_coroutine
+from flyball.app.job_specs import MODEL, Opponent
+from flyball.app.learning.network import threads
+from flyball.app.play.gauntlet import GauntletResult, GauntletSpec, OpponentResult
+from flyball.app.play.matches import IN_FLIGHT, EvaluationManager
+from flyball.app.status.summary import show_rate
+from flyball.app.store import open_store
 
 
 class EvaluationResult(Tabular, FrozenModel):

@@ -4,14 +4,14 @@ from collections import defaultdict
 from collections.abc import Callable
 from hashlib import sha256
 
-from app.api.runs import RunLocation, check_played, open_run
-from app.core import ConfigKey, FlyballError
-from app.events.frames import DeadLetter
-from app.journal import history
-from app.journal.history import first_configured, last_settings, voided_events
-from app.replay.replaying import all_settings
-from app.replay.run_points import RunPoints
-from app.telemetry.trackers import Identity, TrackedPoint, Tracker
+from flyball.app.api.runs import RunLocation, check_played, open_run
+from flyball.app.core import ConfigKey, FlyballError
+from flyball.app.events.frames import DeadLetter
+from flyball.app.journal import history
+from flyball.app.journal.history import first_configured, last_settings, voided_events
+from flyball.app.replay.replaying import all_settings
+from flyball.app.replay.run_points import RunPoints
+from flyball.app.telemetry.trackers import Identity, TrackedPoint, Tracker
 
 
 class NothingRecorded(FlyballError, code="unknown"):

@@ -6,14 +6,14 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from app.api.runs import SAVE_AFTER, RunLocation, broker_silence, is_listening, open_bus, try_save
-from app.bus import ZmqBus
-from app.bus.access import KeyRefused
-from app.bus.ports import BrokerUnavailable
-from app.config import RunFolder
-from app.config.loading import Loaded
-from app.core import FlyballError
-from app.events import (
+from flyball.app.api.runs import SAVE_AFTER, RunLocation, broker_silence, is_listening, open_bus, try_save
+from flyball.app.bus import ZmqBus
+from flyball.app.bus.access import KeyRefused
+from flyball.app.bus.ports import BrokerUnavailable
+from flyball.app.config import RunFolder
+from flyball.app.config.loading import Loaded
+from flyball.app.core import FlyballError
+from flyball.app.events import (
     CATALOGUE,
     CurriculumRebalanced,
     Event,
@@ -22,11 +22,11 @@ from app.events import (
     PromotionRejected,
     TrainingIntensityChanged,
 )
-from app.journal import NotAJournal, SqliteJournalReader, history
-from app.journal.history import voided_events
-from app.status.status import READS, Board, Presence, Status, ask_presence, load_board
-from daemons.clock import SystemClock
-from daemons.run_folder import bus_endpoint, is_held
+from flyball.app.journal import NotAJournal, SqliteJournalReader, history
+from flyball.app.journal.history import voided_events
+from flyball.app.status.status import READS, Board, Presence, Status, ask_presence, load_board
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.run_folder import bus_endpoint, is_held
 
 INTERESTING: frozenset[type[Payload]] = frozenset(
     {

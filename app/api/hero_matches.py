@@ -7,19 +7,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from app.api.leagues import leagues_in
-from app.api.opponents import NobodyToPlay
-from app.api.runs import RunLocation, Say, open_journal, silent
-from app.api.text_players import fetch_text_player
-from app.config import LANGUAGE_BACKEND, Compute, GameConfig, Precision
-from app.core import BadUsage, ConfigKey, derive_seed, lineups, reading
-from app.language.hero_match import HeroMatch, play_hero_match, seated
-from app.language.models import GENERATORS
-from app.language.text_games import BASE_MODEL, open_text_table
-from app.league.document import load_league
-from app.league.league import Agent, League
-from app.league.matchmaking import distribution
-from app.store import open_store
+from flyball.app.api.leagues import leagues_in
+from flyball.app.api.opponents import NobodyToPlay
+from flyball.app.api.runs import RunLocation, Say, open_journal, silent
+from flyball.app.api.text_players import fetch_text_player
+from flyball.app.config import LANGUAGE_BACKEND, Compute, GameConfig, Precision
+from flyball.app.core import BadUsage, ConfigKey, derive_seed, lineups, reading
+from flyball.app.language.hero_match import HeroMatch, play_hero_match, seated
+from flyball.app.language.models import GENERATORS
+from flyball.app.language.text_games import BASE_MODEL, open_text_table
+from flyball.app.league.document import load_league
+from flyball.app.league.league import Agent, League
+from flyball.app.league.matchmaking import distribution
+from flyball.app.store import open_store
 
 Mixed = Literal["league", "baselines", "self"]
 

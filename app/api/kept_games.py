@@ -8,12 +8,12 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from app.api.arguments import Seed
-from app.api.watching import Decision
-from app.config import FrozenModel, GameConfig, RunFolder
-from app.core import ConfigKey, FlyballError, UnusableFile, reading, writing
-from app.games import open_table
-from app.games.session import GameSession
+from flyball.app.api.arguments import Seed
+from flyball.app.api.watching import Decision
+from flyball.app.config import FrozenModel, GameConfig, RunFolder
+from flyball.app.core import ConfigKey, FlyballError, UnusableFile, reading, writing
+from flyball.app.games import open_table
+from flyball.app.games.session import GameSession
 
 NAME = re.compile(r"[a-z][a-z0-9_]*-\d{8}T\d{6}Z-[0-9a-f]{8}")
 

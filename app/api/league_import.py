@@ -3,13 +3,13 @@
 import json
 from pathlib import Path
 
-from app.api.runs import RunLocation
-from app.config import LANGUAGE_BACKEND
-from app.core import BadUsage, ConfigKey, ModelHash, parse_json, reading
-from app.league.document import DamagedLeague, LeagueMetadata, load_league
-from app.league.foreign_document import foreign_paths, translated
-from app.league.league import League
-from app.store import open_store
+from flyball.app.api.runs import RunLocation
+from flyball.app.config import LANGUAGE_BACKEND
+from flyball.app.core import BadUsage, ConfigKey, ModelHash, parse_json, reading
+from flyball.app.league.document import DamagedLeague, LeagueMetadata, load_league
+from flyball.app.league.foreign_document import foreign_paths, translated
+from flyball.app.league.league import League
+from flyball.app.store import open_store
 
 
 def read_league(file: Path, adapters: Path | None, key: str, location: RunLocation) -> tuple[League, LeagueMetadata]:
@@ -47,7 +47,7 @@ def read_league(file: Path, adapters: Path | None, key: str, location: RunLocati
 
 
 def _store_adapters(folders: dict[str, Path], key: str, location: RunLocation) -> dict[str, ModelHash]:
-    from app.api.text_players import import_adapters  # loads torch
+    from flyball.app.api.text_players import import_adapters  # loads torch
 
     config = location.config(ConfigKey(key))
     if config.backend != LANGUAGE_BACKEND:

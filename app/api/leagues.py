@@ -1,9 +1,9 @@
 """Leagues of a run. This module is separate, because leagues load NumPy and players load OpenSpiel."""
 
-from app.api.runs import RunLocation, Say, check_config, check_played, complaint, open_run
-from app.core import FlyballError
-from app.journal import JournalReader, history
-from app.status.league import LEAGUES_READ, LeagueView, read_leagues
+from flyball.app.api.runs import RunLocation, Say, check_config, check_played, complaint, open_run
+from flyball.app.core import FlyballError
+from flyball.app.journal import JournalReader, history
+from flyball.app.status.league import LEAGUES_READ, LeagueView, read_leagues
 
 
 class NoLeague(FlyballError, code="unknown"):

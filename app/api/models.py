@@ -4,14 +4,14 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from app.api.runs import RunLocation, Say, check_played, current_model, open_journal
-from app.config import FEWEST_SIMULATIONS, MOST_SIMULATIONS, GameConfig, RunFolder
-from app.config.loading import UnknownConfig
-from app.core import BadUsage, FlyballError, ModelHash, UnusableFile, split_search
-from app.games import own_hearts
-from app.games.hearts.rules import HeartsRules
-from app.journal.history import last_settings
-from app.store import BlobStore, FileStore, Manifest, get_checkpoint, open_store, read_model
+from flyball.app.api.runs import RunLocation, Say, check_played, current_model, open_journal
+from flyball.app.config import FEWEST_SIMULATIONS, MOST_SIMULATIONS, GameConfig, RunFolder
+from flyball.app.config.loading import UnknownConfig
+from flyball.app.core import BadUsage, FlyballError, ModelHash, UnusableFile, split_search
+from flyball.app.games import own_hearts
+from flyball.app.games.hearts.rules import HeartsRules
+from flyball.app.journal.history import last_settings
+from flyball.app.store import BlobStore, FileStore, Manifest, get_checkpoint, open_store, read_model
 
 CURRENT = ("current", "champion")
 SHORTEST_HASH = 6
@@ -90,8 +90,8 @@ def _only_config(location: RunLocation) -> str | None:
 
 
 def _trained_model(folder: Path) -> bytes:
-    from app.train.state import NoRun, TrainingFolder  # loads torch
-    from app.train.text import holds_text_run, read_run
+    from flyball.app.train.state import NoRun, TrainingFolder  # loads torch
+    from flyball.app.train.text import holds_text_run, read_run
 
     run = TrainingFolder(folder)
     if holds_text_run(folder):

@@ -4,20 +4,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.api.arguments import check_arguments
-from app.api.leagues import leagues_in
-from app.api.models import CURRENT, ConfigNotNamed, checked_search, fetch_model
-from app.api.players import AGAINST, fetch_player
-from app.api.runs import RunLocation, Say, config_of, locate_run, open_journal, silent
-from app.config import Compute, GameConfig, Precision
-from app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, is_judge
-from app.games import open_table
-from app.league.league import Agent, League
-from app.league.matchmaking import STRATEGIES, Strategy, select
-from app.learning.devices import resolve
-from app.play.judges import load_player_or_judge
-from app.play.players import Player
-from app.store import BlobStore, MemoryStore, get_checkpoint, open_store
+from flyball.app.api.arguments import check_arguments
+from flyball.app.api.leagues import leagues_in
+from flyball.app.api.models import CURRENT, ConfigNotNamed, checked_search, fetch_model
+from flyball.app.api.players import AGAINST, fetch_player
+from flyball.app.api.runs import RunLocation, Say, config_of, locate_run, open_journal, silent
+from flyball.app.config import Compute, GameConfig, Precision
+from flyball.app.core import HEURISTIC, RANDOM, BadUsage, FlyballError, is_judge
+from flyball.app.games import open_table
+from flyball.app.league.league import Agent, League
+from flyball.app.league.matchmaking import STRATEGIES, Strategy, select
+from flyball.app.learning.devices import resolve
+from flyball.app.play.judges import load_player_or_judge
+from flyball.app.play.players import Player
+from flyball.app.store import BlobStore, MemoryStore, get_checkpoint, open_store
 
 NAMES = ("random", "champion")
 """Strategies whose names without a count are players: the random bot, the current model."""
@@ -40,7 +40,7 @@ class EvaluationRequest:
     workers: int = 1
     device: str = "cpu"
     precision: Precision = "float32"
-    paired: bool = False  # a comparison with a reference on the same deals: see ``app.api.paired``
+    paired: bool = False  # a comparison with a reference on the same deals: see ``flyball.app.api.paired``
     reference: str | None = None  # of a paired comparison; None for the opponent itself
     say: Say = silent
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from app.api.arguments import Count, Seed, Temperature, check_arguments
-from app.api.opponents import EvaluationRequest, evaluation_request, load_requested
-from app.api.runs import Say, silent
-from app.config import FrozenModel, GameConfig, Precision
-from app.core import ConfigKey, Record, Tabular, derive_seed, figure_text
-from app.games import open_table
-from app.learning.network import threads
-from app.play.optimal import OptimalShare, optimal_share, saved_positions
-from app.status.summary import show_rate
+from flyball.app.api.arguments import Count, Seed, Temperature, check_arguments
+from flyball.app.api.opponents import EvaluationRequest, evaluation_request, load_requested
+from flyball.app.api.runs import Say, silent
+from flyball.app.config import FrozenModel, GameConfig, Precision
+from flyball.app.core import ConfigKey, Record, Tabular, derive_seed, figure_text
+from flyball.app.games import open_table
+from flyball.app.learning.network import threads
+from flyball.app.play.optimal import OptimalShare, optimal_share, saved_positions
+from flyball.app.status.summary import show_rate
 
 POSITIONS = 2000
 """Default number of test positions: the share's 95% interval is then at most 2.2 points to each side."""

@@ -5,17 +5,17 @@ from itertools import pairwise
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from app.api.evaluation import LostGames, engine_of, report_total
-from app.api.opponents import EvaluationRequest, fetch_opponents
-from app.api.players import fetch_player
-from app.api.runs import Say
-from app.core import FlyballError, derive_seed
-from app.engine import JsonObject, run_coroutine, scatter
-from app.games import open_table
-from app.play.hands import HandResults, HandsSpec, compare_paired, single_hands
-from app.store import open_store
+from flyball.app.api.evaluation import LostGames, engine_of, report_total
+from flyball.app.api.opponents import EvaluationRequest, fetch_opponents
+from flyball.app.api.players import fetch_player
+from flyball.app.api.runs import Say
+from flyball.app.core import FlyballError, derive_seed
+from flyball.app.engine import JsonObject, run_coroutine, scatter
+from flyball.app.games import open_table
+from flyball.app.play.hands import HandResults, HandsSpec, compare_paired, single_hands
+from flyball.app.store import open_store
 
-HANDS_JOB = "app.play.hands:hands"
+HANDS_JOB = "flyball.app.play.hands:hands"
 HANDS = 4000
 """Default hands against each opponent, enough to detect a difference of half a point."""
 

@@ -14,14 +14,14 @@ from weakref import finalize
 
 import structlog
 
-from app.api import stderr_logger
-from app.api.participation import HeldName, first_error, host_daemons, kinds_of, relay_jobs
-from app.api.runs import RunLocation, locate_run
-from app.engine.relay import RelayEngine
-from app.participation.requests import Request
-from app.participation.tasks import TaskKind
-from app.telemetry import configure
-from daemons.run_folder import prepare
+from flyball.app.api import stderr_logger
+from flyball.app.api.participation import HeldName, first_error, host_daemons, kinds_of, relay_jobs
+from flyball.app.api.runs import RunLocation, locate_run
+from flyball.app.engine.relay import RelayEngine
+from flyball.app.participation.requests import Request
+from flyball.app.participation.tasks import TaskKind
+from flyball.app.telemetry import configure
+from flyball.daemons.run_folder import prepare
 
 
 class Connecting:

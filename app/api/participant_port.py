@@ -16,12 +16,12 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from app.config import FrozenModel
-from app.core import FlyballError, JsonObject, parse_json
-from app.engine.relay import HandedJob, RelayEngine
-from app.events.payload import Metrics, PositiveCount
-from app.participation.requests import Request
-from app.participation.tasks import TASKS, FailureReason, TaskKind, task_of
+from flyball.app.config import FrozenModel
+from flyball.app.core import FlyballError, JsonObject, parse_json
+from flyball.app.engine.relay import HandedJob, RelayEngine
+from flyball.app.events.payload import Metrics, PositiveCount
+from flyball.app.participation.requests import Request
+from flyball.app.participation.tasks import TASKS, FailureReason, TaskKind, task_of
 
 MOST_BYTES = 4 << 20
 """Most bytes of a body."""

@@ -14,22 +14,22 @@ from itertools import count
 from pathlib import Path
 from typing import Any, get_args
 
-from app.api.runs import RunLocation, is_listening, open_bus, past_events
-from app.config import CPU, BadSettings, RunSettings
-from app.config.deployment import NODE_PATTERN
-from app.config.loading import Loaded
-from app.core import BadUsage, FlyballError, is_broker, suggest
-from app.engine import Engine
-from app.engine.relay import RelayEngine
-from app.events import RunConfigured
-from app.job_specs import JobContext
-from app.participation.tasks import TASK_KINDS, TaskKind
-from daemons import distribution, evaluation, quality_monitor, selfplay_worker, training
-from daemons.evaluation import Evaluator
-from daemons.jobs import WorkerIdentity
-from daemons.process import PATIENCE_SECONDS, run_host
-from daemons.run_folder import bus_endpoint
-from daemons.spec import DaemonSpec
+from flyball.app.api.runs import RunLocation, is_listening, open_bus, past_events
+from flyball.app.config import CPU, BadSettings, RunSettings
+from flyball.app.config.deployment import NODE_PATTERN
+from flyball.app.config.loading import Loaded
+from flyball.app.core import BadUsage, FlyballError, is_broker, suggest
+from flyball.app.engine import Engine
+from flyball.app.engine.relay import RelayEngine
+from flyball.app.events import RunConfigured
+from flyball.app.job_specs import JobContext
+from flyball.app.participation.tasks import TASK_KINDS, TaskKind
+from flyball.daemons import distribution, evaluation, quality_monitor, selfplay_worker, training
+from flyball.daemons.evaluation import Evaluator
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.process import PATIENCE_SECONDS, run_host
+from flyball.daemons.run_folder import bus_endpoint
+from flyball.daemons.spec import DaemonSpec
 
 SERVED: Mapping[TaskKind, DaemonSpec] = {
     "selfplay": selfplay_worker.DAEMON,

@@ -4,25 +4,25 @@ from functools import partial
 
 import numpy as np
 
-from app.api.players import fetch_player
-from app.api.playing import PERSON, Answer, Opinion, PlaySpec, Seated
-from app.api.runs import RunLocation, locate_run, silent
-from app.api.watch_job import TOP, Watched
-from app.api.watching import Progress
-from app.config import Compute
-from app.core import BadUsage, derive_seed, split_search
-from app.engine import Report
-from app.games import open_table
-from app.games.session import SLOT, GameSession
-from app.games.table import FINISHED
-from app.job_specs import job
-from app.learning.inference import Policy
-from app.play.judges import load_player_or_judge
-from app.play.own_players import Turn
-from app.play.players import Player
-from app.play.rng import draw_points, number_streams
-from app.play.search import SearchPlayer
-from app.store import MemoryStore, open_store
+from flyball.app.api.players import fetch_player
+from flyball.app.api.playing import PERSON, Answer, Opinion, PlaySpec, Seated
+from flyball.app.api.runs import RunLocation, locate_run, silent
+from flyball.app.api.watch_job import TOP, Watched
+from flyball.app.api.watching import Progress
+from flyball.app.config import Compute
+from flyball.app.core import BadUsage, derive_seed, split_search
+from flyball.app.engine import Report
+from flyball.app.games import open_table
+from flyball.app.games.session import SLOT, GameSession
+from flyball.app.games.table import FINISHED
+from flyball.app.job_specs import job
+from flyball.app.learning.inference import Policy
+from flyball.app.play.judges import load_player_or_judge
+from flyball.app.play.own_players import Turn
+from flyball.app.play.players import Player
+from flyball.app.play.rng import draw_points, number_streams
+from flyball.app.play.search import SearchPlayer
+from flyball.app.store import MemoryStore, open_store
 
 POSITIONS = 64
 """Positions that a model without a search looks at when it is asked for its opinion."""

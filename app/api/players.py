@@ -1,12 +1,12 @@
 """Looking up bots and models by the names that people give them."""
 
-from app.api.models import UnknownModel, check_game, checked_search, fetch_model
-from app.api.runs import RunLocation, Say
-from app.backends import OURS
-from app.config import LANGUAGE_BACKEND, GameConfig
-from app.core import HEURISTIC, BadUsage, is_judge
-from app.games import bots_of, open_table
-from app.store import BlobStore, get_checkpoint
+from flyball.app.api.models import UnknownModel, check_game, checked_search, fetch_model
+from flyball.app.api.runs import RunLocation, Say
+from flyball.app.backends import OURS
+from flyball.app.config import LANGUAGE_BACKEND, GameConfig
+from flyball.app.core import HEURISTIC, BadUsage, is_judge
+from flyball.app.games import bots_of, open_table
+from flyball.app.store import BlobStore, get_checkpoint
 
 AGAINST = "against"
 """The argument that also accepts strategies."""
@@ -22,11 +22,11 @@ def fetch_player(
     that cannot play ``WrongModel``, ``BadParameters`` or ``Unsearchable``.
     """
     if config.backend == LANGUAGE_BACKEND:
-        from app.api.text_players import fetch_text_player  # loads torch
+        from flyball.app.api.text_players import fetch_text_player  # loads torch
 
         return fetch_text_player(name, argument, location, config, store, say=say)
-    from app.play.judges import load_judge
-    from app.play.players import load_player  # loads torch
+    from flyball.app.play.judges import load_judge
+    from flyball.app.play.players import load_player  # loads torch
 
     if is_judge(name):
         load_judge(name, config)

@@ -1,12 +1,12 @@
-"""Arguments and results of the jobs that play against a person: see ``app.api.play_job``, which loads torch."""
+"""Arguments and results of the jobs that play against a person: see ``flyball.app.api.play_job``, which loads torch."""
 
-from app.api.arguments import Seed
-from app.api.watching import Decision, check_watchable
-from app.config import LANGUAGE_BACKEND, Compute, FrozenModel, GameConfig
-from app.core import ConfigKey, FlyballError
-from app.games.positions import TextPosition, spectator_of
-from app.games.session import GameSession
-from app.play.search import Weighed
+from flyball.app.api.arguments import Seed
+from flyball.app.api.watching import Decision, check_watchable
+from flyball.app.config import LANGUAGE_BACKEND, Compute, FrozenModel, GameConfig
+from flyball.app.core import ConfigKey, FlyballError
+from flyball.app.games.positions import TextPosition, spectator_of
+from flyball.app.games.session import GameSession
+from flyball.app.play.search import Weighed
 
 PERSON = "a person"
 """Takes the place of a player's name. No player can have it, because names have no spaces."""

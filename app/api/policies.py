@@ -5,19 +5,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from app.api.arguments import Seed, check_arguments
-from app.api.models import fetch_model
-from app.api.runs import locate_run, silent
-from app.config import Compute, Precision
-from app.core import BadUsage, ConfigKey, ModelHash
-from app.games import Mask, Observations
-from app.games.table import Floats
-from app.learning.devices import resolve
-from app.learning.inference import Policy
-from app.learning.network import MASKED_LOGIT
-from app.play.players import policy_of
-from app.play.rollout import ask
-from app.store import Checkpoint, MemoryStore, get_checkpoint
+from flyball.app.api.arguments import Seed, check_arguments
+from flyball.app.api.models import fetch_model
+from flyball.app.api.runs import locate_run, silent
+from flyball.app.config import Compute, Precision
+from flyball.app.core import BadUsage, ConfigKey, ModelHash
+from flyball.app.games import Mask, Observations
+from flyball.app.games.table import Floats
+from flyball.app.learning.devices import resolve
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.network import MASKED_LOGIT
+from flyball.app.play.players import policy_of
+from flyball.app.play.rollout import ask
+from flyball.app.store import Checkpoint, MemoryStore, get_checkpoint
 
 
 class LoadedPolicy:

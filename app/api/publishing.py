@@ -6,12 +6,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from app.api.runs import RunLocation, Say, check_config, complaint, current_model, open_journal
-from app.api.selection import Selection
-from app.bus import BROKER_ONLY, BrokerUnavailable, Bus
-from app.core import NAME_LENGTH, BadUsage, FlyballError
-from app.events import Envelope, Event, EventVoided, ModelRolledBack, Payload, RollbackRequested, Scope
-from app.journal import JournalReader, NotAJournal
+from flyball.app.api.runs import RunLocation, Say, check_config, complaint, current_model, open_journal
+from flyball.app.api.selection import Selection
+from flyball.app.bus import BROKER_ONLY, BrokerUnavailable, Bus
+from flyball.app.core import NAME_LENGTH, BadUsage, FlyballError
+from flyball.app.events import Envelope, Event, EventVoided, ModelRolledBack, Payload, RollbackRequested, Scope
+from flyball.app.journal import JournalReader, NotAJournal
 
 SOME = 3
 """Ids named when many events were not acknowledged."""

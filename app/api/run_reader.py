@@ -5,20 +5,20 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from app.api.arguments import Number, check_arguments
-from app.api.runs import RunLocation, check_config, check_played, complaint, locate_run, open_journal, open_run
-from app.api.selection import Selection, before_last, before_since, select
-from app.controllers import FeedbackState
-from app.core import BadUsage, ConfigKey
-from app.events import Event, Payload
-from app.events.frames import DeadLetter
-from app.status.state import feedback_state
+from flyball.app.api.arguments import Number, check_arguments
+from flyball.app.api.runs import RunLocation, check_config, check_played, complaint, locate_run, open_journal, open_run
+from flyball.app.api.selection import Selection, before_last, before_since, select
+from flyball.app.controllers import FeedbackState
+from flyball.app.core import BadUsage, ConfigKey
+from flyball.app.events import Event, Payload
+from flyball.app.events.frames import DeadLetter
+from flyball.app.status.state import feedback_state
 
 if TYPE_CHECKING:
-    from app.replay.controller_reports import ControllerReport
-    from app.replay.run_comparison import RunComparison
-    from app.replay.run_report import RunReport
-    from app.status.league import LeagueView
+    from flyball.app.replay.controller_reports import ControllerReport
+    from flyball.app.replay.run_comparison import RunComparison
+    from flyball.app.replay.run_report import RunReport
+    from flyball.app.status.league import LeagueView
 
 P = TypeVar("P", bound=Payload)
 
@@ -99,7 +99,7 @@ class RunReader:
 
     def league(self, config_key: str) -> "LeagueView":
         """Return a configuration's league, as `flyball league` shows it. Raises ``UnknownConfig`` or ``NoLeague``."""
-        from app.api.leagues import league_views  # loads OpenSpiel
+        from flyball.app.api.leagues import league_views  # loads OpenSpiel
 
         return league_views(self._location, config_key, warn)[config_key]
 
@@ -111,7 +111,7 @@ class RunReader:
 
         Raises ``UnknownConfig``, or ``BadSettings`` if a user-defined controller cannot be imported.
         """
-        from app.replay.controller_reports import read_reports  # imports all controllers
+        from flyball.app.replay.controller_reports import read_reports  # imports all controllers
 
         with open_run(self._location) as reader:
             check_config(reader, config_key)
@@ -127,7 +127,7 @@ class RunReader:
 
         Raises ``BadUsage``, or ``BadSettings`` if a user-defined controller cannot be imported.
         """
-        from app.replay.run_report import read_report  # imports all controllers
+        from flyball.app.replay.run_report import read_report  # imports all controllers
 
         with open_run(self._location) as reader:
             after = 0 if since is None else before_since(reader, str(since))
@@ -151,7 +151,7 @@ class RunReader:
 
 def compare_runs(a: RunLocation, b: RunLocation, on_dead: Callable[[DeadLetter], None]) -> "RunComparison":
     """Return two runs side by side. Raises the errors of ``RunReader.compare``."""
-    from app.replay.run_comparison import compare, read_run  # imports all controllers
+    from flyball.app.replay.run_comparison import compare, read_run  # imports all controllers
 
     with open_run(a) as reader_a, open_run(b) as reader_b:
         name_a, name_b = distinct_names(a, b)

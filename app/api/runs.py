@@ -12,25 +12,25 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from app.api.commands import completed, flyball
-from app.bus import Bus, ZmqBus
-from app.bus.access import KeyRefused
-from app.bus.ports import BrokerUnavailable
-from app.config import GAMES, ForeignSettings, GameConfig, RunFolder, RunSettings
-from app.config.loading import Loaded, UnknownConfig, load
-from app.core import BROKER, FlyballError, ModelHash, UnusableFile, allow_modules_in, nearest, suggest
-from app.events import Event, EventVoided, Payload
-from app.events.envelope import EPOCH
-from app.events.frames import DeadLetter
-from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
-from app.journal.history import last_settings, past_settings, voided_events
-from app.journal.kept_files import rescued_copy
-from app.status.status import READS, Board, Presence, ProcessEnd, Status, ask_presence, load_board
-from app.status.summary import show_time
-from app.telemetry import FAILED, last_records
-from daemons.clock import SystemClock
-from daemons.rights import client_keys
-from daemons.run_folder import bus_endpoint, is_held
+from flyball.app.api.commands import completed, flyball
+from flyball.app.bus import Bus, ZmqBus
+from flyball.app.bus.access import KeyRefused
+from flyball.app.bus.ports import BrokerUnavailable
+from flyball.app.config import GAMES, ForeignSettings, GameConfig, RunFolder, RunSettings
+from flyball.app.config.loading import Loaded, UnknownConfig, load
+from flyball.app.core import BROKER, FlyballError, ModelHash, UnusableFile, allow_modules_in, nearest, suggest
+from flyball.app.events import Event, EventVoided, Payload
+from flyball.app.events.envelope import EPOCH
+from flyball.app.events.frames import DeadLetter
+from flyball.app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
+from flyball.app.journal.history import last_settings, past_settings, voided_events
+from flyball.app.journal.kept_files import rescued_copy
+from flyball.app.status.status import READS, Board, Presence, ProcessEnd, Status, ask_presence, load_board
+from flyball.app.status.summary import show_time
+from flyball.app.telemetry import FAILED, last_records
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.rights import client_keys
+from flyball.daemons.run_folder import bus_endpoint, is_held
 
 SAVE_AFTER = 20_000
 """Events read before the board is saved again, which spares the next reader seconds."""

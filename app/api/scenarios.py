@@ -1,11 +1,11 @@
 """Planning a scenario in a run."""
 
-from app.api.runs import RunLocation, check_config, open_journal
-from app.config.loading import UnknownConfig
-from app.journal import history
-from app.journal.history import last_settings
-from app.scenarios import READS, SCENARIOS, Plan, choose, views_of
-from app.store import open_store
+from flyball.app.api.runs import RunLocation, check_config, open_journal
+from flyball.app.config.loading import UnknownConfig
+from flyball.app.journal import history
+from flyball.app.journal.history import last_settings
+from flyball.app.scenarios import READS, SCENARIOS, Plan, choose, views_of
+from flyball.app.store import open_store
 
 
 def plan_scenario(location: RunLocation, name: str, config_key: str | None) -> Plan:

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from app.core import BadUsage
-from app.events import CATALOGUE, Event, Payload, matching
-from app.events.envelope import EPOCH
-from app.events.frames import DeadLetter
-from app.journal import JournalReader, history
-from daemons.clock import SystemClock
+from flyball.app.core import BadUsage
+from flyball.app.events import CATALOGUE, Event, Payload, matching
+from flyball.app.events.envelope import EPOCH
+from flyball.app.events.frames import DeadLetter
+from flyball.app.journal import JournalReader, history
+from flyball.daemons.clock import SystemClock
 
 MOST_DIGITS = 18
 """Digits of a position; all positions fit into 64 bits."""

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
-from app.api.arguments import Count, Days, Seeds, check_arguments
-from app.api.runs import Say, locate_run, silent
-from app.config import GAMES, PROFILES, FrozenModel, flatten, nest
-from app.config.loading import Loaded
-from app.core import BadUsage, ConfigKey, Record, Tabular, flat, named
-from app.simulation import (
+from flyball.app.api.arguments import Count, Days, Seeds, check_arguments
+from flyball.app.api.runs import Say, locate_run, silent
+from flyball.app.config import GAMES, PROFILES, FrozenModel, flatten, nest
+from flyball.app.config.loading import Loaded
+from flyball.app.core import BadUsage, ConfigKey, Record, Tabular, flat, named
+from flyball.app.simulation import (
     ALL,
     NONE,
     ArmSummary,
@@ -29,7 +29,7 @@ from app.simulation import (
     simulated,
     summarise,
 )
-from daemons.bootstrap import check_controllers
+from flyball.daemons.bootstrap import check_controllers
 
 SECONDS_PER_DAY = 86_400
 
@@ -127,7 +127,7 @@ def with_processes(plant: PlantSettings, head: Mapping[str, int], nodes: Mapping
 def plan_cluster(
     loaded: Loaded, plant: PlantSettings, *, seed: int, hours: float | None, most_wait: float, say: Say
 ) -> ClusterPlan:
-    """Search the fewest processes with which no job waits long; see ``app.simulation.planning``."""
+    """Search the fewest processes with which no job waits long; see ``flyball.app.simulation.planning``."""
     check_controllers(loaded.run)
     return make_plan(loaded.run, plant, seed=seed, hours=hours, most_wait=most_wait, say=say)
 

@@ -8,15 +8,15 @@ from time import monotonic
 
 from pydantic import Field
 
-from app.api.runs import locate_run, open_run
-from app.config import FrozenModel
-from app.config.loading import parse
-from app.core import BadUsage
-from app.engine import Report
-from app.job_specs import job
-from app.replay.divergences import WORK, divergence_name, divergence_text, read_divergences
-from app.replay.what_if import Change
-from app.status.summary import show_time
+from flyball.app.api.runs import locate_run, open_run
+from flyball.app.config import FrozenModel
+from flyball.app.config.loading import parse
+from flyball.app.core import BadUsage
+from flyball.app.engine import Report
+from flyball.app.job_specs import job
+from flyball.app.replay.divergences import WORK, divergence_name, divergence_text, read_divergences
+from flyball.app.replay.what_if import Change
+from flyball.app.status.summary import show_time
 
 MOST_LISTED = 500
 """Most differences that the answer lists; it counts all."""

@@ -4,19 +4,19 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from app.api.models import check_game, checked_search, fetch_model
-from app.api.runs import RunLocation, Say
-from app.backends import describe
-from app.config import CPU, GameConfig, RunFolder
-from app.core import BadUsage, FlyballError, ModelHash
-from app.language.adapters import export_adapter
-from app.language.base_model import load_base, place_base, vocabulary_of
-from app.language.generator import get_adapter
-from app.language.jobs import canary_texts
-from app.language.peft_generator import PeftGenerator
-from app.language.peft_import import import_adapter, is_adapter
-from app.store import BlobStore, DamagedBlob, FileStore, Manifest, MissingBlob, open_store
-from app.train.text import holds_text_run, read_run
+from flyball.app.api.models import check_game, checked_search, fetch_model
+from flyball.app.api.runs import RunLocation, Say
+from flyball.app.backends import describe
+from flyball.app.config import CPU, GameConfig, RunFolder
+from flyball.app.core import BadUsage, FlyballError, ModelHash
+from flyball.app.language.adapters import export_adapter
+from flyball.app.language.base_model import load_base, place_base, vocabulary_of
+from flyball.app.language.generator import get_adapter
+from flyball.app.language.jobs import canary_texts
+from flyball.app.language.peft_generator import PeftGenerator
+from flyball.app.language.peft_import import import_adapter, is_adapter
+from flyball.app.store import BlobStore, DamagedBlob, FileStore, Manifest, MissingBlob, open_store
+from flyball.app.train.text import holds_text_run, read_run
 
 
 def fetch_text_player(

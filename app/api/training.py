@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app.api.arguments import Seed, check_arguments
-from app.api.runs import RunLocation, Say, config_of, locate_run, silent
-from app.config import LANGUAGE_BACKEND, GameConfig
-from app.train.methods import network_method
-from app.train.networks import TrainingResult
-from app.train.run import Method
-from app.train.run import train as train_by
-from daemons.clock import SystemClock, boot_id
+from flyball.app.api.arguments import Seed, check_arguments
+from flyball.app.api.runs import RunLocation, Say, config_of, locate_run, silent
+from flyball.app.config import LANGUAGE_BACKEND, GameConfig
+from flyball.app.train.methods import network_method
+from flyball.app.train.networks import TrainingResult
+from flyball.app.train.run import Method
+from flyball.app.train.run import train as train_by
+from flyball.daemons.clock import SystemClock, boot_id
 
 
 def prepare_training(
@@ -28,7 +28,7 @@ def prepare_training(
     if config.backend != LANGUAGE_BACKEND:
         folder = location.settings_folder
         return network_method(config, file, values, seed, output, resume=resume, settings_folder=folder)
-    from app.train.text import language_method
+    from flyball.app.train.text import language_method
 
     loaded = location.load()
     servers = loaded.deployment.text_servers(output, loaded.folder)

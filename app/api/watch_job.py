@@ -5,21 +5,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.api.players import AGAINST, fetch_player
-from app.api.runs import locate_run, silent
-from app.api.watching import Decision, Progress, WatchedGame, WatchSpec, check_watchable
-from app.config import Compute
-from app.core import BadUsage
-from app.engine import Report
-from app.games import open_table
-from app.job_specs import job
-from app.play.judges import load_player_or_judge
-from app.play.matches import MatchPlan, play_rotations
-from app.play.own_players import DecidingPlayer, Points, Turn
-from app.play.players import BUILT_IN, Player
-from app.play.rollout import ask_any
-from app.play.search import SearchPlayer
-from app.store import MemoryStore
+from flyball.app.api.players import AGAINST, fetch_player
+from flyball.app.api.runs import locate_run, silent
+from flyball.app.api.watching import Decision, Progress, WatchedGame, WatchSpec, check_watchable
+from flyball.app.config import Compute
+from flyball.app.core import BadUsage
+from flyball.app.engine import Report
+from flyball.app.games import open_table
+from flyball.app.job_specs import job
+from flyball.app.play.judges import load_player_or_judge
+from flyball.app.play.matches import MatchPlan, play_rotations
+from flyball.app.play.own_players import DecidingPlayer, Points, Turn
+from flyball.app.play.players import BUILT_IN, Player
+from flyball.app.play.rollout import ask_any
+from flyball.app.play.search import SearchPlayer
+from flyball.app.store import MemoryStore
 
 TOP = 5
 """Most actions of a decision that are reported with their probabilities."""

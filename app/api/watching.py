@@ -1,15 +1,15 @@
 """Arguments and result of a game that is watched move by move.
 
-Two players of a configuration play one game. The job that plays it is in ``app.api.watch_job``, because it loads torch.
+Two players of a configuration play one game. The job that plays it is in ``flyball.app.api.watch_job``, because it loads torch.
 """
 
 from pydantic import Field
 
-from app.api.arguments import Seed
-from app.backends import OURS
-from app.config import EXTERNAL_BACKEND, Compute, FrozenModel, GameConfig
-from app.core import ConfigKey, FlyballError
-from app.language.diplomacy_text import VARIANTS
+from flyball.app.api.arguments import Seed
+from flyball.app.backends import OURS
+from flyball.app.config import EXTERNAL_BACKEND, Compute, FrozenModel, GameConfig
+from flyball.app.core import ConfigKey, FlyballError
+from flyball.app.language.diplomacy_text import VARIANTS
 
 
 class Unwatchable(FlyballError):

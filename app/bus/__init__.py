@@ -9,8 +9,8 @@ Guarantees (ADR-004; each has a test that names it):
 - every record is checksummed, and a subscription that needs a damaged one ends with an error.
 """
 
-from app.bus.ports import BROKER_ONLY, Batch, BrokerUnavailable, Bus, Subscription
-from app.bus.sequencer import JournalPublisher
-from app.bus.zmq_bus import ZmqBus
+from flyball.app.bus.ports import BROKER_ONLY, Batch, BrokerUnavailable, Bus, Subscription
+from flyball.app.bus.sequencer import JournalPublisher
+from flyball.app.bus.zmq_bus import ZmqBus
 
 __all__ = ["BROKER_ONLY", "Batch", "BrokerUnavailable", "Bus", "JournalPublisher", "Subscription", "ZmqBus"]

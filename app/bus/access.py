@@ -9,11 +9,11 @@ from pathlib import Path
 
 import structlog
 
-from app.bus.keys import Key, KeyList, KeyPair, Role
-from app.bus.ports import InsecureEndpoint, PublishRefused
-from app.core import NAME_LENGTH, FlyballError
-from app.events import AccessRefused, RefusalReason
-from app.events.frames import Frame
+from flyball.app.bus.keys import Key, KeyList, KeyPair, Role
+from flyball.app.bus.ports import InsecureEndpoint, PublishRefused
+from flyball.app.core import NAME_LENGTH, FlyballError
+from flyball.app.events import AccessRefused, RefusalReason
+from flyball.app.events.frames import Frame
 
 REPORT_S = 60.0
 """Seconds between two reports of one key and reason."""

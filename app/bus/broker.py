@@ -11,14 +11,14 @@ from typing import Any
 
 import zmq
 
-from app.bus.access import Access, check_endpoint
-from app.bus.hub import Hub, Message
-from app.bus.keys import Key
-from app.bus.ports import BrokerLimits, BusError
-from app.bus.sequencer import microseconds
-from app.core import Clock
-from app.events import Envelope, Payload
-from app.journal import Journal
+from flyball.app.bus.access import Access, check_endpoint
+from flyball.app.bus.hub import Hub, Message
+from flyball.app.bus.keys import Key
+from flyball.app.bus.ports import BrokerLimits, BusError
+from flyball.app.bus.sequencer import microseconds
+from flyball.app.core import Clock
+from flyball.app.events import Envelope, Payload
+from flyball.app.journal import Journal
 
 MAX_WAIT_S = 0.25
 LONGEST_TURN_S = 1.0

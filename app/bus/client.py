@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
 
-from app.bus import wire
-from app.bus.access import KeyRefused
-from app.bus.outgoing import Outgoing, Packed
-from app.bus.ports import Batch, BusError, OtherHistory, PublishRefused, Sign
-from app.core import FlyballError
-from app.events import Event
-from app.events.frames import DeadLetter, Draft, Record, read_events
-from app.journal import KnownRecord
+from flyball.app.bus import wire
+from flyball.app.bus.access import KeyRefused
+from flyball.app.bus.outgoing import Outgoing, Packed
+from flyball.app.bus.ports import Batch, BusError, OtherHistory, PublishRefused, Sign
+from flyball.app.core import FlyballError
+from flyball.app.events import Event
+from flyball.app.events.frames import DeadLetter, Draft, Record, read_events
+from flyball.app.journal import KnownRecord
 
 CREDIT_BYTES = 4 << 20
 FOREIGN_HINT = "Was an older copy of the journal restored, or another run's?"

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import structlog
 
-from app.bus.ports import BrokerLimits
-from app.bus.wire import CLOSED, EVENTS, EVENTS_FORM, ID_FORM, Subscribe
-from app.core import FlyballError
-from app.events.frames import Record, checksum_of
-from app.journal import Journal
+from flyball.app.bus.ports import BrokerLimits
+from flyball.app.bus.wire import CLOSED, EVENTS, EVENTS_FORM, ID_FORM, Subscribe
+from flyball.app.core import FlyballError
+from flyball.app.events.frames import Record, checksum_of
+from flyball.app.journal import Journal
 
 READ_RECORDS = 1024
 SKIPPED_POSITIONS = 1024

@@ -11,19 +11,19 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.bus import wire
-from app.bus.access import Access, KeyRefused
-from app.bus.fanout import Fanout
-from app.bus.keys import Key
-from app.bus.ports import BrokerLimits, Present, PublishRefused, Sign, check_rights
-from app.bus.presence import READ_TYPES, PresenceTable
-from app.bus.sequencer import WINDOW, Gap, Run, Sequencer
-from app.bus.wire import ProtocolError
-from app.core import FlyballError, is_broker
-from app.events import CATALOGUE, DaemonFact, Envelope, MalformedEvent, NoUpcast, Payload, RefusalReason, decode
-from app.events.envelope import EPOCH
-from app.events.frames import DamagedFrame, DeadLetter, Frame, frame_of, peek, read_events
-from app.journal import Journal
+from flyball.app.bus import wire
+from flyball.app.bus.access import Access, KeyRefused
+from flyball.app.bus.fanout import Fanout
+from flyball.app.bus.keys import Key
+from flyball.app.bus.ports import BrokerLimits, Present, PublishRefused, Sign, check_rights
+from flyball.app.bus.presence import READ_TYPES, PresenceTable
+from flyball.app.bus.sequencer import WINDOW, Gap, Run, Sequencer
+from flyball.app.bus.wire import ProtocolError
+from flyball.app.core import FlyballError, is_broker
+from flyball.app.events import CATALOGUE, DaemonFact, Envelope, MalformedEvent, NoUpcast, Payload, RefusalReason, decode
+from flyball.app.events.envelope import EPOCH
+from flyball.app.events.frames import DamagedFrame, DeadLetter, Frame, frame_of, peek, read_events
+from flyball.app.journal import Journal
 
 Message = tuple[bytes, list[bytes]]
 """A peer (the ROUTER socket's id of a connection) and the parts sent to it."""

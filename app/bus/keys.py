@@ -12,10 +12,10 @@ from typing import Literal, get_args
 import zmq
 from zmq.utils import z85
 
-from app.core import FlyballError, reading, writing
+from flyball.app.core import FlyballError, reading, writing
 
 Role = Literal["head", "worker", "operator", "reader"]
-"""Rights of a key to publish; see ``daemons.rights``. Every role may subscribe."""
+"""Rights of a key to publish; see ``flyball.daemons.rights``. Every role may subscribe."""
 
 ROLES: tuple[Role, ...] = get_args(Role)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from app.bus.ports import Batch, BrokerLimits, BusClosed, BusError, Present, Sign, Subscription
-from app.bus.presence import PresenceTable
-from app.bus.sequencer import JournalPublisher
-from app.bus.wire import pack_snapshot, read_snapshot
-from app.core import Clock
-from app.events import Envelope, Event, Payload
-from app.events.frames import DeadLetter, read_events
-from app.journal import Journal, Snapshot
+from flyball.app.bus.ports import Batch, BrokerLimits, BusClosed, BusError, Present, Sign, Subscription
+from flyball.app.bus.presence import PresenceTable
+from flyball.app.bus.sequencer import JournalPublisher
+from flyball.app.bus.wire import pack_snapshot, read_snapshot
+from flyball.app.core import Clock
+from flyball.app.events import Envelope, Event, Payload
+from flyball.app.events.frames import DeadLetter, read_events
+from flyball.app.journal import Journal, Snapshot
 
 READ_RECORDS = 64
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from app.bus.sequencer import Run
-from app.events.frames import Draft, Frame, FrameBuilder
+from flyball.app.bus.sequencer import Run
+from flyball.app.events.frames import Draft, Frame, FrameBuilder
 
 FRAME_BYTES = 256 << 10
 FRAMES_IN_FLIGHT = 16

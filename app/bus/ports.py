@@ -7,9 +7,9 @@ from typing import Any, Protocol, Self
 
 from pydantic import Field
 
-from app.config import FrozenModel
-from app.core import DaemonName, FlyballError, NodeName
-from app.events import (
+from flyball.app.config import FrozenModel
+from flyball.app.core import DaemonName, FlyballError, NodeName
+from flyball.app.events import (
     AccessRefused,
     Count,
     Envelope,
@@ -23,8 +23,8 @@ from app.events import (
     Seconds,
     Value,
 )
-from app.events.frames import DeadLetter, Frame
-from app.journal import Snapshot
+from flyball.app.events.frames import DeadLetter, Frame
+from flyball.app.journal import Snapshot
 
 BROKER_ONLY = frozenset(
     payload.event_type for payload in (AccessRefused, NodeLost, NodeReturned, RollCall, RunConfigured)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 
-from app.bus.ports import Present, Sign
-from app.core import is_broker
-from app.events import (
+from flyball.app.bus.ports import Present, Sign
+from flyball.app.core import is_broker
+from flyball.app.events import (
     DaemonFact,
     DaemonHeartbeat,
     DaemonReady,
@@ -23,7 +23,7 @@ from app.events import (
     RollCall,
     RollEntry,
 )
-from app.journal import JournalReader, history
+from flyball.app.journal import JournalReader, history
 
 READS: frozenset[type[Payload]] = frozenset(
     {DaemonStarted, DaemonReady, DaemonHeartbeat, DaemonStopped, NodeLost, NodeReturned, RollCall}

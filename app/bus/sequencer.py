@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, NamedTuple
 
-from app.bus.ports import check_rights
-from app.core import Clock, FlyballError, is_broker
-from app.events import Envelope
-from app.events.envelope import EPOCH
-from app.events.frames import Frame, Record, frame_of, seal, without_events
-from app.journal import Journal
+from flyball.app.bus.ports import check_rights
+from flyball.app.core import Clock, FlyballError, is_broker
+from flyball.app.events import Envelope
+from flyball.app.events.envelope import EPOCH
+from flyball.app.events.frames import Frame, Record, frame_of, seal, without_events
+from flyball.app.journal import Journal
 
 MICROSECOND = timedelta(microseconds=1)
 WINDOW = 250_000

@@ -35,10 +35,10 @@ from typing import Annotated, Literal, Self
 from msgspec import msgpack
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.bus.sequencer import Run
-from app.core import FlyballError
-from app.events.frames import DeadLetter
-from app.journal import Snapshot
+from flyball.app.bus.sequencer import Run
+from flyball.app.core import FlyballError
+from flyball.app.events.frames import DeadLetter
+from flyball.app.journal import Snapshot
 
 HELLO, FRAME, SUBSCRIBE, CREDIT, UNSUBSCRIBE, ASK, SIGN = b"H", b"F", b"S", b"C", b"U", b"Q", b"I"
 WELCOME, GREET, ACK, REJECT, OPENED, CLOSED, EVENTS, ANSWER, FOREIGN, DENIED, BEAT, ERROR = (

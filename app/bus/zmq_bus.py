@@ -13,14 +13,14 @@ import zmq
 from pydantic import TypeAdapter
 from zmq.utils.monitor import recv_monitor_message
 
-from app.bus import wire
-from app.bus.access import ClientKeys, KeyRefused, check_endpoint
-from app.bus.client import Changed, Client, ClientSubscription, Finished, Overdue, Postponed, Reconnect, Settled
-from app.bus.ports import Batch, BrokerUnavailable, BusClosed, EventTooLarge, Present, Sign, Subscription
-from app.core import FlyballError
-from app.events import Envelope, Payload
-from app.events.frames import DeadLetter, draft_of
-from app.journal import KnownRecord, Outbox, Snapshot
+from flyball.app.bus import wire
+from flyball.app.bus.access import ClientKeys, KeyRefused, check_endpoint
+from flyball.app.bus.client import Changed, Client, ClientSubscription, Finished, Overdue, Postponed, Reconnect, Settled
+from flyball.app.bus.ports import Batch, BrokerUnavailable, BusClosed, EventTooLarge, Present, Sign, Subscription
+from flyball.app.core import FlyballError
+from flyball.app.events import Envelope, Payload
+from flyball.app.events.frames import DeadLetter, draft_of
+from flyball.app.journal import KnownRecord, Outbox, Snapshot
 
 MAX_EVENT_BYTES = 1 << 20
 FAREWELL_S = 1.0

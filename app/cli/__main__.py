@@ -1,6 +1,6 @@
-"""``python -m app.cli`` is ``flyball``."""
+"""``python -m flyball.app.cli`` is ``flyball``."""
 
-from app.cli.group import run
+from flyball.app.cli.group import run
 
 if __name__ == "__main__":
     run()

@@ -4,19 +4,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from app.api.evaluation import engine_of, play_gauntlet
-from app.api.runs import RunLocation
-from app.cli.output import note, show, show_table
-from app.config import GameConfig
-from app.core import FlyballError, derive_seed
-from app.league.audit import APART_ELO, Audit, audit
-from app.league.ratings import Estimate
-from app.league.totals import PairTotals, pair_totals
-from app.play.gauntlet import GauntletSpec, plan_matches
-from app.status.league import LeagueView
-from app.status.summary import UNKNOWN, short
-from app.store import open_store
-from daemons.evaluation import RECENT
+from flyball.app.api.evaluation import engine_of, play_gauntlet
+from flyball.app.api.runs import RunLocation
+from flyball.app.cli.output import note, show, show_table
+from flyball.app.config import GameConfig
+from flyball.app.core import FlyballError, derive_seed
+from flyball.app.league.audit import APART_ELO, Audit, audit
+from flyball.app.league.ratings import Estimate
+from flyball.app.league.totals import PairTotals, pair_totals
+from flyball.app.play.gauntlet import GauntletSpec, plan_matches
+from flyball.app.status.league import LeagueView
+from flyball.app.status.summary import UNKNOWN, short
+from flyball.app.store import open_store
+from flyball.daemons.evaluation import RECENT
 
 LEAST_MEMBERS = 2
 """Fewest members of a round robin: one pair."""

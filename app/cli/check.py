@@ -6,13 +6,13 @@ from typing import Any, NoReturn
 
 import click
 
-from app.api.runs import RunLocation
-from app.cli.options import json_option, run_options, seed_option
-from app.cli.output import data_only_on_stdout, echo, note, with_options, write_json
-from app.config import GameConfig, NetworkSettings
-from app.config.loading import UnknownConfig
-from app.config.settings import CONFIG_KEY
-from app.core import ConfigKey, Finding
+from flyball.app.api.runs import RunLocation
+from flyball.app.cli.options import json_option, run_options, seed_option
+from flyball.app.cli.output import data_only_on_stdout, echo, note, with_options, write_json
+from flyball.app.config import GameConfig, NetworkSettings
+from flyball.app.config.loading import UnknownConfig
+from flyball.app.config.settings import CONFIG_KEY
+from flyball.app.core import ConfigKey, Finding
 
 FAULTY = 2
 """Exit code of a check that found faults."""
@@ -45,7 +45,7 @@ def game(location: RunLocation, name: str, *, players: int | None, games: int, s
     units and as training sees them; in OpenSpiel's games with something hidden also how many states observations tell
     apart.
     """
-    from app.api.checking import examine_game  # loads games
+    from flyball.app.api.checking import examine_game  # loads games
 
     config = _config(location, name, players)
     with data_only_on_stdout():  # a game may print
@@ -77,7 +77,7 @@ def network(location: RunLocation, name: str, *, config_key: str, seed: int, as_
     is built from one seed twice, and run on random observations. Parameters, shapes, batches, gradients and bfloat16
     are checked.
     """
-    from app.api.checking import check_network  # loads games
+    from flyball.app.api.checking import check_network  # loads games
 
     if CONFIG_KEY.fullmatch(name):
         config = location.config(name)
@@ -99,7 +99,7 @@ def backend(location: RunLocation, name: str, *, config_key: str, as_json: bool)
     NAME is a configuration's key, or an object such as my_backend:BACKEND. A few games pass through each of its jobs,
     twice, as in a run. A configuration is checked with its network and its trainer. The check takes 5 to 30 seconds.
     """
-    from app.api.checking import check_backend  # loads games
+    from flyball.app.api.checking import check_backend  # loads games
 
     config = location.config(name) if CONFIG_KEY.fullmatch(name) else location.config(config_key).replace(backend=name)
     with data_only_on_stdout():
@@ -118,9 +118,9 @@ def player(location: RunLocation, name: str, *, config_key: str, as_json: bool) 
     A bot is a Python player or an engine. It is asked about the same positions together, again, one by one, loaded
     twice and restarted; then it plays some games. Shapes, legality, repeatability and probabilities are checked.
     """
-    from app.api.checking import check_player  # loads games
-    from app.config import Compute
-    from app.play.check_player import measure_player
+    from flyball.app.api.checking import check_player  # loads games
+    from flyball.app.config import Compute
+    from flyball.app.play.check_player import measure_player
 
     config, compute = location.config(config_key), Compute(settings_folder=location.settings_folder)
     with data_only_on_stdout():
@@ -152,7 +152,7 @@ def _config(location: RunLocation, name: str, players: int | None) -> GameConfig
     A configuration takes precedence over OpenSpiel's game of the same name, such as tiny_bridge_2p. A game string's
     configuration has the run's imports.
     """
-    from app.games.openspiel import players_of
+    from flyball.app.games.openspiel import players_of
 
     usual = players_of(name)
     if CONFIG_KEY.fullmatch(name):

@@ -6,15 +6,15 @@ from typing import TypeVar
 
 import click
 
-from app.api.comparison import ComparisonRequest, compare_arms
-from app.api.runs import RunLocation
-from app.api.simulation import ordered_keys
-from app.cli.options import FOLDER, json_option, run_options, set_option, workers_option
-from app.cli.output import interval_text, note, show_table, write_json
-from app.comparison.fitting import Prediction
-from app.comparison.summary import ArmFigures, Strength
-from app.comparison.troubles import TROUBLES
-from app.core import ConfigKey
+from flyball.app.api.comparison import ComparisonRequest, compare_arms
+from flyball.app.api.runs import RunLocation
+from flyball.app.api.simulation import ordered_keys
+from flyball.app.cli.options import FOLDER, json_option, run_options, set_option, workers_option
+from flyball.app.cli.output import interval_text, note, show_table, write_json
+from flyball.app.comparison.fitting import Prediction
+from flyball.app.comparison.summary import ArmFigures, Strength
+from flyball.app.comparison.troubles import TROUBLES
+from flyball.app.core import ConfigKey
 
 T = TypeVar("T")
 

@@ -4,10 +4,10 @@ import json
 
 import click
 
-from app.api.runs import RunLocation
-from app.cli.options import json_option, run_options
-from app.cli.output import data_only_on_stdout, echo, note, write_json
-from app.core.sizes import size_text
+from flyball.app.api.runs import RunLocation
+from flyball.app.cli.options import json_option, run_options
+from flyball.app.cli.output import data_only_on_stdout, echo, note, write_json
+from flyball.app.core.sizes import size_text
 
 
 @click.group()
@@ -42,10 +42,10 @@ def check(location: RunLocation, *, as_json: bool) -> None:
     The exit code is 0 if the settings can be used, otherwise 2 or 4. On a machine of a cluster, the command also tries
     to write to a store that is a folder.
     """
-    from app.store.opening import check_folder
-    from daemons.bootstrap import check_settings  # loads OpenSpiel
-    from daemons.forecast import forecast
-    from daemons.suitability import check_imports_of_trainers
+    from flyball.app.store.opening import check_folder
+    from flyball.daemons.bootstrap import check_settings  # loads OpenSpiel
+    from flyball.daemons.forecast import forecast
+    from flyball.daemons.suitability import check_imports_of_trainers
 
     loaded = location.load()
     check_settings(loaded)

@@ -8,14 +8,14 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from app.api.runs import RunLocation, check_config, check_played, open_run
-from app.cli.options import json_option, run_options
-from app.cli.output import complain, echo, hanging, note, show, write_json
-from app.controllers.controller import Watched
-from app.replay.controller_reports import ControllerReport, Decision, read_reports
-from app.status.summary import ADVISES_ONLY, one_line, show_clock, summarise
-from app.status.watched import bar, watched_text
-from daemons.clock import SystemClock
+from flyball.app.api.runs import RunLocation, check_config, check_played, open_run
+from flyball.app.cli.options import json_option, run_options
+from flyball.app.cli.output import complain, echo, hanging, note, show, write_json
+from flyball.app.controllers.controller import Watched
+from flyball.app.replay.controller_reports import ControllerReport, Decision, read_reports
+from flyball.app.status.summary import ADVISES_ONLY, one_line, show_clock, summarise
+from flyball.app.status.watched import bar, watched_text
+from flyball.daemons.clock import SystemClock
 
 BAR_WIDTH = 10
 INDENT = 2

@@ -4,14 +4,14 @@ import sys
 
 import click
 
-from app.api.runs import RunLocation, is_listening
-from app.cli.options import json_option, run_options
-from app.cli.output import note, write_row
-from app.controllers import Controller
-from app.core import BROKER
-from daemons.open_files import allow_open_files
-from daemons.registry import check_hosted_here, daemons_of, spec_of
-from daemons.run_folder import bus_endpoint
+from flyball.app.api.runs import RunLocation, is_listening
+from flyball.app.cli.options import json_option, run_options
+from flyball.app.cli.output import note, write_row
+from flyball.app.controllers import Controller
+from flyball.app.core import BROKER
+from flyball.daemons.open_files import allow_open_files
+from flyball.daemons.registry import check_hosted_here, daemons_of, spec_of
+from flyball.daemons.run_folder import bus_endpoint
 
 
 @click.group()
@@ -28,9 +28,9 @@ def run(location: RunLocation, name: str, *, supervised: bool) -> None:
 
     The daemon drains before it exits.
     """
-    from daemons.process import run_daemon
-    from daemons.run_folder import check_present, prepare
-    from daemons.supervisor import end_with_stdin
+    from flyball.daemons.process import run_daemon
+    from flyball.daemons.run_folder import check_present, prepare
+    from flyball.daemons.supervisor import end_with_stdin
 
     if supervised:
         end_with_stdin()

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import click
 
-from app.api.run_reader import distinct_names
-from app.api.runs import RunLocation, locate_run, open_journal
-from app.cli.options import FOLDER, run_options
-from app.cli.output import note
-from app.config.loading import Loaded
-from app.dashboard.access import Access, listen, url_of
-from app.telemetry import configure
-from daemons.rights import client_keys
-from daemons.run_folder import check_present
-from daemons.supervisor import end_with_stdin
+from flyball.app.api.run_reader import distinct_names
+from flyball.app.api.runs import RunLocation, locate_run, open_journal
+from flyball.app.cli.options import FOLDER, run_options
+from flyball.app.cli.output import note
+from flyball.app.config.loading import Loaded
+from flyball.app.dashboard.access import Access, listen, url_of
+from flyball.app.telemetry import configure
+from flyball.daemons.rights import client_keys
+from flyball.daemons.run_folder import check_present
+from flyball.daemons.supervisor import end_with_stdin
 
 
 @click.command()
@@ -35,7 +35,7 @@ def dashboard(
     the files of the run's head; the run need not be running. Actions need a token: see deployment.dashboard.token.
     Ctrl-C stops the dashboard.
     """
-    from app.dashboard.server import serve  # Starlette takes long to import
+    from flyball.app.dashboard.server import serve  # Starlette takes long to import
 
     if supervised:
         end_with_stdin()

@@ -12,15 +12,15 @@ from typing import Any
 
 import click
 
-from app.api.runs import RunLocation, locate_run
-from app.cli.group import EXIT_CODES
-from app.cli.output import json_text, stdout_console
-from app.cli.up_screen import Screen
-from app.config import RunSettings
-from app.core import FlyballError, writing
-from app.engine.programs import python_module
-from app.events import Event
-from app.scenarios.demonstration import ACTS, STUCK, Act, settings_text
+from flyball.app.api.runs import RunLocation, locate_run
+from flyball.app.cli.group import EXIT_CODES
+from flyball.app.cli.output import json_text, stdout_console
+from flyball.app.cli.up_screen import Screen
+from flyball.app.config import RunSettings
+from flyball.app.core import FlyballError, writing
+from flyball.app.engine.programs import python_module
+from flyball.app.events import Event
+from flyball.app.scenarios.demonstration import ACTS, STUCK, Act, settings_text
 
 PROFILE = "demo"
 FOLDER = Path("demo")
@@ -132,7 +132,7 @@ class Demonstration:
         options = ("--run", str(self._location.folder.path), *(("--config-file", str(file)) if file else ()))
         waits = ("--ready", str(READY_SECONDS), "--wait", str(WAIT_SECONDS))
         as_json = ("--json",) if self._as_json else ()
-        return python_module("app.cli", *options, "scenario", act.scenario, act.key, *waits, *as_json)
+        return python_module("flyball.app.cli", *options, "scenario", act.scenario, act.key, *waits, *as_json)
 
     def _text(self, title: str, notes: Mapping[str, str] | None = None) -> str:
         """Return a title and notes with their names, as lines or as JSON."""

@@ -4,9 +4,9 @@ from contextlib import suppress
 
 import click
 
-from app.cli.output import note
-from app.config.dashboard import DashboardSettings
-from app.dashboard.access import listen, url_of
+from flyball.app.cli.output import note
+from flyball.app.config.dashboard import DashboardSettings
+from flyball.app.dashboard.access import listen, url_of
 
 
 @click.command()
@@ -16,7 +16,7 @@ def docs(port: int) -> None:
 
     It needs no run. The dashboard has the same pages under Docs.
     """
-    from app.dashboard.documentation import serve  # Starlette takes long to import
+    from flyball.app.dashboard.documentation import serve  # Starlette takes long to import
 
     with listen(DashboardSettings(port=port)) as server, suppress(KeyboardInterrupt):
         note(f"Documentation at {url_of(server)}docs")

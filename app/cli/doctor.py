@@ -12,18 +12,18 @@ from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.text import Text
 
-from app.api.runs import RunLocation, is_listening
-from app.cli.options import run_options
-from app.cli.output import echo, note, show, write_json
-from app.core import FlyballError
-from app.core.shipped import shipped
-from app.dashboard.access import url_at
-from app.dashboard.documents import ADDRESS
-from app.doctor.checks import CHECKS
-from app.doctor.diagnosis import LEVELS, RUNBOOKS, Diagnosis, Level, code_of, diagnose, worst
-from app.doctor.facts import Facts
-from app.doctor.gathering import gather
-from daemons.clock import SystemClock
+from flyball.app.api.runs import RunLocation, is_listening
+from flyball.app.cli.options import run_options
+from flyball.app.cli.output import echo, note, show, write_json
+from flyball.app.core import FlyballError
+from flyball.app.core.shipped import shipped
+from flyball.app.dashboard.access import url_at
+from flyball.app.dashboard.documents import ADDRESS
+from flyball.app.doctor.checks import CHECKS
+from flyball.app.doctor.diagnosis import LEVELS, RUNBOOKS, Diagnosis, Level, code_of, diagnose, worst
+from flyball.app.doctor.facts import Facts
+from flyball.app.doctor.gathering import gather
+from flyball.daemons.clock import SystemClock
 
 Format = Literal["text", "json", "nagios"]
 STYLES: dict[Level, str] = {"critical": "bold red", "warning": "yellow", "notice": "cyan"}

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from app.api.publishing import BadData, check_id, check_publishable, check_scope, payload_of, publish_on
-from app.api.runs import RunLocation, connected
-from app.cli.options import complete_types, json_option, run_options, timeout_option
-from app.cli.output import note, write_json, write_row
-from app.core import EventId, derive_id
-from app.events import Envelope, Payload, check_traceparent, originate, resolve
-from daemons.clock import SystemClock, boot_id
+from flyball.app.api.publishing import BadData, check_id, check_publishable, check_scope, payload_of, publish_on
+from flyball.app.api.runs import RunLocation, connected
+from flyball.app.cli.options import complete_types, json_option, run_options, timeout_option
+from flyball.app.cli.output import note, write_json, write_row
+from flyball.app.core import EventId, derive_id
+from flyball.app.events import Envelope, Payload, check_traceparent, originate, resolve
+from flyball.daemons.clock import SystemClock, boot_id
 
 
 @click.command()

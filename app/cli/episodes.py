@@ -9,11 +9,11 @@ from typing import Any
 import click
 from numpy.typing import NDArray
 
-from app.config import Precision
-from app.core import derive_seed, writing
-from app.gym.episodes import EvalState, StepResult, trajectory_rows
-from app.gym.evaluation import Watcher, evaluate_episodes, open_environments
-from app.gym.players import PolicyRequest, coded_actor, fingerprint, load_policy
+from flyball.app.config import Precision
+from flyball.app.core import derive_seed, writing
+from flyball.app.gym.episodes import EvalState, StepResult, trajectory_rows
+from flyball.app.gym.evaluation import Watcher, evaluate_episodes, open_environments
+from flyball.app.gym.players import PolicyRequest, coded_actor, fingerprint, load_policy
 
 
 def evaluate_environment(

@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-from app.api.runs import RunLocation
-from app.cli.options import FILE, given_options, pick, run_options, seed_option, workers_option
-from app.cli.output import data_only_on_stdout, note, write_json
-from app.config import FEWEST_SIMULATIONS, MOST_SIMULATIONS
+from flyball.app.api.runs import RunLocation
+from flyball.app.cli.options import FILE, given_options, pick, run_options, seed_option, workers_option
+from flyball.app.cli.output import data_only_on_stdout, note, write_json
+from flyball.app.config import FEWEST_SIMULATIONS, MOST_SIMULATIONS
 
 SHARED = ("seed", "device", "precision")
 OF_MATCHES = ("against", "games", "workers", "reference", "paired")
@@ -147,8 +147,8 @@ def eval(location: RunLocation, /, config_key: str | None, environment: str | No
     Where the device is missing it writes {"skipped": reason} and exits with 0.
     """
     _check_combination(config_key, environment, options)
-    from app.learning.devices import missing_device, resolve  # loads torch
-    from app.learning.network import threads
+    from flyball.app.learning.devices import missing_device, resolve  # loads torch
+    from flyball.app.learning.network import threads
 
     if reason := missing_device(options["device"]):
         write_json({"skipped": reason})
@@ -163,14 +163,14 @@ def _evaluate(
     location: RunLocation, config_key: str | None, environment: str | None, options: dict[str, Any]
 ) -> dict[str, Any]:
     if environment is not None:
-        from app.cli.episodes import evaluate_environment
+        from flyball.app.cli.episodes import evaluate_environment
 
         return evaluate_environment(environment, **pick(options, "model", *SHARED, *OF_ENVIRONMENTS))
-    from app.api.evaluation import evaluate_gauntlet
-    from app.api.exploitability import measure_exploitability
-    from app.api.opponents import EvaluationRequest
-    from app.api.optimal import measure_optimal
-    from app.api.paired import compare_hands
+    from flyball.app.api.evaluation import evaluate_gauntlet
+    from flyball.app.api.exploitability import measure_exploitability
+    from flyball.app.api.opponents import EvaluationRequest
+    from flyball.app.api.optimal import measure_optimal
+    from flyball.app.api.paired import compare_hands
 
     assert config_key is not None
     config = location.config(config_key)
@@ -184,7 +184,7 @@ def _evaluate(
         model += f"+{options['search']}"
     against = [name.strip() for names in options["against"] for name in names.split(",")]
     if options["mixed"] or options["power_adapters"]:
-        from app.api.hero_matches import HeroMatchRequest, evaluate_hero
+        from flyball.app.api.hero_matches import HeroMatchRequest, evaluate_hero
 
         adapters = _power_adapters(options["power_adapters"])
         named = pick(options, *SHARED, "mixed", "power", "league", "games")

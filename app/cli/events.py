@@ -7,11 +7,11 @@ from typing import Literal
 
 import click
 
-from app.api.runs import RunLocation
-from app.cli.options import complete_types, json_option, run_options
-from app.cli.output import echo, write_row
-from app.cli.streams import shows_all
-from app.events import CATALOGUE, resolve
+from flyball.app.api.runs import RunLocation
+from flyball.app.cli.options import complete_types, json_option, run_options
+from flyball.app.cli.output import echo, write_row
+from flyball.app.cli.streams import shows_all
+from flyball.app.events import CATALOGUE, resolve
 
 
 @click.group()
@@ -40,7 +40,7 @@ def list_types(*, as_json: bool) -> None:
 @click.option("--whole", is_flag=True, help="Of the whole CloudEvent, not only its data.")
 def schema(type_name: str, *, whole: bool) -> None:
     """Print the JSON Schema of the data of events of TYPE."""
-    from app.events.schemas import envelope_schema
+    from flyball.app.events.schemas import envelope_schema
 
     payload = resolve(type_name)
     document = envelope_schema(payload) if whole else payload.model_json_schema()
@@ -62,7 +62,7 @@ def graph(location: RunLocation, form: Literal["mermaid", "dot", "json"], *, com
 
     It shows daemons, the reducers in them, and the event types that they emit and read.
     """
-    from daemons import graph as drawing
+    from flyball.daemons import graph as drawing
 
     settings = location.load().run
     echo(drawing.render(drawing.compact(settings) if compact else drawing.whole(settings), form), nl=False)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from app.api.runs import RunLocation
-from app.cli.options import FILE, json_option, run_options, seed_option
-from app.cli.output import note, write_values
+from flyball.app.api.runs import RunLocation
+from flyball.app.cli.options import FILE, json_option, run_options, seed_option
+from flyball.app.cli.output import note, write_values
 
 file_argument = click.argument("file", type=FILE)
 game_option = click.option("--config", "--game", "config_key", metavar="KEY", required=True, help="Whose game it is.")
@@ -44,14 +44,14 @@ def export(
     as_json: bool,
 ) -> None:
     """Play games and write every decision of every seat into FILE."""
-    from app.api.players import fetch_player
-    from app.config import Compute
-    from app.core import writing
-    from app.games import open_table
-    from app.learning.network import threads
-    from app.play.players import load_player
-    from app.play.selfplay import play_lessons
-    from app.store import MemoryStore, experience_lines
+    from flyball.app.api.players import fetch_player
+    from flyball.app.config import Compute
+    from flyball.app.core import writing
+    from flyball.app.games import open_table
+    from flyball.app.learning.network import threads
+    from flyball.app.play.players import load_player
+    from flyball.app.play.selfplay import play_lessons
+    from flyball.app.store import MemoryStore, experience_lines
 
     config = location.config(config_key)
     if rewards is not None:
@@ -84,8 +84,8 @@ def check(location: RunLocation, file: Path, *, config_key: str, as_json: bool) 
     """
     import numpy as np
 
-    from app.core.legal import legal_counts
-    from app.store import load_experience, steps_left_out
+    from flyball.app.core.legal import legal_counts
+    from flyball.app.store import load_experience, steps_left_out
 
     config = location.config(config_key)
     shard = load_experience(file, config)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from app.api.runs import RunLocation
-from app.cli.options import json_option, run_options
-from app.cli.output import complain, data_only_on_stdout, note, write_values
-from app.telemetry import MlflowTracker, Tracker, WandbTracker
+from flyball.app.api.runs import RunLocation
+from flyball.app.cli.options import json_option, run_options
+from flyball.app.cli.output import complain, data_only_on_stdout, note, write_values
+from flyball.app.telemetry import MlflowTracker, Tracker, WandbTracker
 
 TRACKERS = ("mlflow", "wandb")
 
@@ -42,7 +42,7 @@ def export(location: RunLocation, what: str, to: str, *, config_key: str | None,
 
 
 def _export_run(location: RunLocation, what: str, to: str, config_key: str | None, *, as_json: bool) -> None:
-    from app.api.exporting import export_run  # imports all controllers
+    from flyball.app.api.exporting import export_run  # imports all controllers
 
     with data_only_on_stdout():  # W&B prints
         tracker: Tracker = MlflowTracker(to) if what == "mlflow" else WandbTracker(Path(to))
@@ -52,17 +52,17 @@ def _export_run(location: RunLocation, what: str, to: str, config_key: str | Non
 
 
 def _export_model(location: RunLocation, model: str, file: Path, config_key: str | None, *, as_json: bool) -> None:
-    from app.api.models import fetch_model
-    from app.core import HEURISTIC, RANDOM, is_judge
-    from app.language.generator import LORA
-    from app.store import MemoryStore, export_checkpoint, get_checkpoint
+    from flyball.app.api.models import fetch_model
+    from flyball.app.core import HEURISTIC, RANDOM, is_judge
+    from flyball.app.language.generator import LORA
+    from flyball.app.store import MemoryStore, export_checkpoint, get_checkpoint
 
     if model in (RANDOM, HEURISTIC) or is_judge(model):
         raise click.UsageError(f"WHAT: {model} is a bot and has no parameters; name a model.")
     store = MemoryStore()
     checkpoint = get_checkpoint(store, fetch_model(model, "WHAT", location, config_key, store, say=note))
     if checkpoint.manifest.content == LORA:
-        from app.api.text_players import export_text_model  # loads torch and transformers
+        from flyball.app.api.text_players import export_text_model  # loads torch and transformers
 
         paths = export_text_model(model, location, store, checkpoint.model, file)
         write_values(

@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 
 import click
 
-from app.cli.first_process import continue_as_child
-from app.cli.streams import OutputFailed, discard_output, set_up_streams, tolerate_closed_output
+from flyball.app.cli.first_process import continue_as_child
+from flyball.app.cli.streams import OutputFailed, discard_output, set_up_streams, tolerate_closed_output
 
 INTERRUPTED = 128 + signal.SIGINT
-ARGUMENTS = "app.cli.arguments"
+ARGUMENTS = "flyball.app.cli.arguments"
 """Key of the command line's arguments in a context's ``meta``."""
 
 COMMANDS = {
@@ -57,7 +57,7 @@ COMMANDS = {
     "events": "List event types, show a schema, draw the graph of events.",
     "completion": "Print the completion script of a shell.",
 }
-"""Each command's help; the module ``app.cli.NAME`` defines the command ``NAME``."""
+"""Each command's help; the module ``flyball.app.cli.NAME`` defines the command ``NAME``."""
 
 OTHER_NAMES = {
     "explain": "trace ID, or doctor --explain CODE",
@@ -140,7 +140,7 @@ class LazyGroup(click.Group):
             return None
         gc.disable()  # it would scan the new objects of modules many times, a tenth of the time that `status` takes
         try:
-            command: click.Command = getattr(import_module(f"app.cli.{cmd_name}"), cmd_name)
+            command: click.Command = getattr(import_module(f"flyball.app.cli.{cmd_name}"), cmd_name)
         finally:
             gc.enable()
         return command
@@ -164,10 +164,10 @@ class LazyGroup(click.Group):
         """Run a command, and report its error.
 
         The report takes two lines, and each error has an exit code. A closed pipe is not an error: it ends a command
-        that writes a stream, and changes nothing for any other (``app.cli.output.echo``).
+        that writes a stream, and changes nothing for any other (``flyball.app.cli.output.echo``).
         """
-        from app.api.commands import completed, flyball
-        from app.core import FlyballError
+        from flyball.app.api.commands import completed, flyball
+        from flyball.app.core import FlyballError
 
         try:
             with tolerate_closed_output():

@@ -13,15 +13,15 @@ from typing import Literal
 
 import click
 
-from app.api.commands import flyball_anywhere
-from app.bus.keys import Key, KeyList, KeyPair, check_name, check_public, new_pair, write_secret
-from app.cli.keys import ALLOWED
-from app.cli.options import FOLDER, json_option
-from app.cli.output import echo, note, write_json
-from app.config import RunFolder
-from app.core import BadUsage, writing
-from app.core.shipped import shipped
-from daemons.registry import MACHINE_ROLES, MachineRole, names_of
+from flyball.app.api.commands import flyball_anywhere
+from flyball.app.bus.keys import Key, KeyList, KeyPair, check_name, check_public, new_pair, write_secret
+from flyball.app.cli.keys import ALLOWED
+from flyball.app.cli.options import FOLDER, json_option
+from flyball.app.cli.output import echo, note, write_json
+from flyball.app.config import RunFolder
+from flyball.app.core import BadUsage, writing
+from flyball.app.core.shipped import shipped
+from flyball.daemons.registry import MACHINE_ROLES, MachineRole, names_of
 
 ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:(?P<port>\d{1,5}))?")
 PORT = 7400
@@ -150,8 +150,8 @@ def init(
 
 def _warn_of_store(machine: Machine, store: str) -> None:
     """Warn on stderr of a store that cannot be written yet. The store may be mounted later."""
-    from app.store.objects import UnusableStore
-    from app.store.opening import check_folder
+    from flyball.app.store.objects import UnusableStore
+    from flyball.app.store.opening import check_folder
 
     try:
         check_folder(store)

@@ -12,19 +12,19 @@ from pathlib import Path
 
 import click
 
-from app.api.runs import RunLocation, connected, is_listening, open_journal
-from app.bus import BROKER_ONLY, JournalPublisher, ZmqBus
-from app.cli.journal_archive import archive, delete, export, import_command
-from app.cli.options import json_option, run_options, timeout_option
-from app.cli.output import echo, note, write_row, write_values
-from app.core import FlyballError, derive_id
-from app.core.sizes import size_text
-from app.events import Envelope, Event, EventVoided, Payload, decode, follow, originate
-from app.events.frames import DeadLetter, Frame
-from app.journal import DamagedDatabase, OtherFormat, SqliteJournal, history, rebuild
-from app.journal.history import recorded_dead_letters, voided_events
-from daemons.clock import SystemClock
-from daemons.run_folder import bus_endpoint
+from flyball.app.api.runs import RunLocation, connected, is_listening, open_journal
+from flyball.app.bus import BROKER_ONLY, JournalPublisher, ZmqBus
+from flyball.app.cli.journal_archive import archive, delete, export, import_command
+from flyball.app.cli.options import json_option, run_options, timeout_option
+from flyball.app.cli.output import echo, note, write_row, write_values
+from flyball.app.core import FlyballError, derive_id
+from flyball.app.core.sizes import size_text
+from flyball.app.events import Envelope, Event, EventVoided, Payload, decode, follow, originate
+from flyball.app.events.frames import DeadLetter, Frame
+from flyball.app.journal import DamagedDatabase, OtherFormat, SqliteJournal, history, rebuild
+from flyball.app.journal.history import recorded_dead_letters, voided_events
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.run_folder import bus_endpoint
 
 NOT_RETRIED = BROKER_ONLY | {EventVoided.event_type}
 """Types that nobody may publish by hand; `flyball emit` refuses them too."""

@@ -5,18 +5,18 @@ from typing import BinaryIO
 
 import click
 
-from app.api.runs import RunLocation, open_journal
-from app.api.selection import before_since
-from app.cli.options import run_options
-from app.cli.output import note
-from app.core import FlyballError
-from app.journal import SqliteJournal
-from app.journal.archiving import archive as write_segments
-from app.journal.cloudevents import export_lines, import_lines
-from app.journal.database import StorageInUse
-from daemons.run_folder import prepare
-from daemons.snapshots import take_snapshots
-from daemons.supervisor import end_with_stdin
+from flyball.app.api.runs import RunLocation, open_journal
+from flyball.app.api.selection import before_since
+from flyball.app.cli.options import run_options
+from flyball.app.cli.output import note
+from flyball.app.core import FlyballError
+from flyball.app.journal import SqliteJournal
+from flyball.app.journal.archiving import archive as write_segments
+from flyball.app.journal.cloudevents import export_lines, import_lines
+from flyball.app.journal.database import StorageInUse
+from flyball.daemons.run_folder import prepare
+from flyball.daemons.snapshots import take_snapshots
+from flyball.daemons.supervisor import end_with_stdin
 
 
 @click.command()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from app.api.runs import RunLocation
-from app.bus.keys import (
+from flyball.app.api.runs import RunLocation
+from flyball.app.bus.keys import (
     ROLES,
     Key,
     KeyList,
@@ -19,10 +19,10 @@ from app.bus.keys import (
     replace_secret,
     write_secret,
 )
-from app.cli.options import json_option, run_options
-from app.cli.output import echo, note, write_row
-from app.status.summary import show_time
-from daemons.clock import SystemClock
+from flyball.app.cli.options import json_option, run_options
+from flyball.app.cli.output import echo, note, write_row
+from flyball.app.status.summary import show_time
+from flyball.daemons.clock import SystemClock
 
 ALLOWED = "allowed"
 

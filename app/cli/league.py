@@ -5,19 +5,19 @@ from typing import Any
 
 import click
 
-from app.api.league_import import read_league
-from app.api.leagues import league_views
-from app.api.runs import RunLocation, open_run
-from app.cli.options import FILE, FOLDER, figure_option, json_option, run_options
-from app.cli.output import note, show, show_table, write_json
-from app.config import RunSettings
-from app.core import LEAST_P, writing
-from app.journal.history import last_settings
-from app.league.document import dump_league
-from app.league.league import League
-from app.status.league import LeagueView, draw_league
-from app.status.summary import UNKNOWN, short, show_outcome, show_progress
-from app.store import ForeignLeague, LeagueFile
+from flyball.app.api.league_import import read_league
+from flyball.app.api.leagues import league_views
+from flyball.app.api.runs import RunLocation, open_run
+from flyball.app.cli.options import FILE, FOLDER, figure_option, json_option, run_options
+from flyball.app.cli.output import note, show, show_table, write_json
+from flyball.app.config import RunSettings
+from flyball.app.core import LEAST_P, writing
+from flyball.app.journal.history import last_settings
+from flyball.app.league.document import dump_league
+from flyball.app.league.league import League
+from flyball.app.status.league import LeagueView, draw_league
+from flyball.app.status.summary import UNKNOWN, short, show_outcome, show_progress
+from flyball.app.store import ForeignLeague, LeagueFile
 
 LEFT = ("agent", "why", "parent")
 COLUMNS = ("agent", "why", "step", "Elo", "95%", "games", "v. current", "met", "parent")
@@ -110,7 +110,7 @@ def _save(location: RunLocation, key: str, view: LeagueView, figure: Path | None
 
 
 def _audit(location: RunLocation, key: str, view: LeagueView, games: int, workers: int, *, as_json: bool) -> None:
-    from app.cli.auditing import audit_json, audit_league, show_audit  # loads torch
+    from flyball.app.cli.auditing import audit_json, audit_league, show_audit  # loads torch
 
     with open_run(location) as reader:
         settings = last_settings(reader) or RunSettings()

@@ -14,11 +14,11 @@ from shlex import quote
 
 import click
 
-from app.cli.options import FOLDER, json_option
-from app.cli.output import echo, write_values
-from app.config import GAMES
-from app.core import BadUsage, writing
-from app.core.shipped import shipped
+from flyball.app.cli.options import FOLDER, json_option
+from flyball.app.cli.output import echo, write_values
+from flyball.app.config import GAMES
+from flyball.app.core import BadUsage, writing
+from flyball.app.core.shipped import shipped
 
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 LONGEST_NAME = 40

@@ -7,15 +7,15 @@ from collections import Counter
 
 import click
 
-from app.api.runs import RunLocation
-from app.cli.options import run_options
-from app.cli.output import echo, note
-from app.core import OBSERVER
-from app.status.summary import one_line
-from app.telemetry import configure
-from daemons.observer import Complaint, Observer, mapped_rules, run_observer
-from daemons.run_folder import check_present, prepare
-from daemons.supervisor import end_with_stdin
+from flyball.app.api.runs import RunLocation
+from flyball.app.cli.options import run_options
+from flyball.app.cli.output import echo, note
+from flyball.app.core import OBSERVER
+from flyball.app.status.summary import one_line
+from flyball.app.telemetry import configure
+from flyball.daemons.observer import Complaint, Observer, mapped_rules, run_observer
+from flyball.daemons.run_folder import check_present, prepare
+from flyball.daemons.supervisor import end_with_stdin
 
 MOST_SHOWN = 20
 """Bad records that are shown one by one."""

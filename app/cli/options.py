@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from app.api.runs import locate_run
-from app.cli.group import PathName
-from app.events import CATALOGUE
-from app.telemetry import FIGURE_FORMATS
+from flyball.app.api.runs import locate_run
+from flyball.app.cli.group import PathName
+from flyball.app.events import CATALOGUE
+from flyball.app.telemetry import FIGURE_FORMATS
 
 C = TypeVar("C", bound=Callable[..., Any])
 

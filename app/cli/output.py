@@ -12,16 +12,16 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from app.api.commands import completed, flyball
-from app.api.runs import complaint
-from app.cli.streams import shows_all, tolerate_closed_output
-from app.config import RunSettings
-from app.events import Event, Kind
-from app.events.frames import DeadLetter
-from app.status.summary import UNKNOWN, event_text, show_clock, show_time
+from flyball.app.api.commands import completed, flyball
+from flyball.app.api.runs import complaint
+from flyball.app.cli.streams import shows_all, tolerate_closed_output
+from flyball.app.config import RunSettings
+from flyball.app.events import Event, Kind
+from flyball.app.events.frames import DeadLetter
+from flyball.app.status.summary import UNKNOWN, event_text, show_clock, show_time
 
 if TYPE_CHECKING:  # the simulation is costly to import, and most commands do not need it
-    from app.simulation import Interval
+    from flyball.app.simulation import Interval
 
 PLAIN_WIDTH = 1000
 """Width in columns without a terminal, so that nothing is cut off."""

@@ -15,25 +15,25 @@ from typing import Any
 import click
 import uvicorn
 
-from app.api.participant_port import Port
-from app.api.participation import HeldName, first_error, host_daemons, kinds_of, relay_jobs
-from app.api.runs import RunLocation
-from app.cli.group import ARGUMENTS
-from app.cli.options import FILE, run_options
-from app.cli.output import note
-from app.config.loading import Loaded
-from app.core import BadUsage, writing
-from app.core.hosts import is_loopback
-from app.dashboard.access import read_token, url_of
-from app.dashboard.web import server_config
-from app.engine import Engine, LocalEngine
-from app.engine.guard import find_program
-from app.engine.relay import RelayEngine
-from app.participation.commands import CommandEngine
-from app.participation.tasks import TaskKind
-from app.telemetry import configure
-from daemons.open_files import allow_open_files
-from daemons.run_folder import prepare
+from flyball.app.api.participant_port import Port
+from flyball.app.api.participation import HeldName, first_error, host_daemons, kinds_of, relay_jobs
+from flyball.app.api.runs import RunLocation
+from flyball.app.cli.group import ARGUMENTS
+from flyball.app.cli.options import FILE, run_options
+from flyball.app.cli.output import note
+from flyball.app.config.loading import Loaded
+from flyball.app.core import BadUsage, writing
+from flyball.app.core.hosts import is_loopback
+from flyball.app.dashboard.access import read_token, url_of
+from flyball.app.dashboard.web import server_config
+from flyball.app.engine import Engine, LocalEngine
+from flyball.app.engine.guard import find_program
+from flyball.app.engine.relay import RelayEngine
+from flyball.app.participation.commands import CommandEngine
+from flyball.app.participation.tasks import TaskKind
+from flyball.app.telemetry import configure
+from flyball.daemons.open_files import allow_open_files
+from flyball.daemons.run_folder import prepare
 
 LOCALHOST = "127.0.0.1"
 Hosting = Callable[[Engine, asyncio.Event], Coroutine[Any, Any, None]]

@@ -2,7 +2,7 @@
 
 Their text comes from click and from the settings' models.
 
-``python -m app.cli.references check`` lists the pages that differ from the program. ``write`` updates them.
+``python -m flyball.app.cli.references check`` lists the pages that differ from the program. ``write`` updates them.
 """
 
 import json
@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 import click
 from pydantic import BaseModel
 
-import app
-from app.cli.group import COMMANDS, MEANINGS, main
-from app.config import MATCHMAKING, GameConfig
-from app.config.controllers import ControllerSettings
-from app.config.loading import FLYBALL_TOML, MATCHMAKING_TABLE, variable
-from app.config.monitoring import NotificationSettings
-from app.config.settings import BotSettings
+from flyball import app
+from flyball.app.cli.group import COMMANDS, MEANINGS, main
+from flyball.app.config import MATCHMAKING, GameConfig
+from flyball.app.config.controllers import ControllerSettings
+from flyball.app.config.loading import FLYBALL_TOML, MATCHMAKING_TABLE, variable
+from flyball.app.config.monitoring import NotificationSettings
+from flyball.app.config.settings import BotSettings
 
 FOLDER = Path(app.__file__).parent.parent / "ADR" / "guide"
-WRITTEN = "Written by `python -m app.cli.references write`; `make check` refuses a page that is out of date."
+WRITTEN = "Written by `python -m flyball.app.cli.references write`; `make check` refuses a page that is out of date."
 LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 TYPES = {"integer": "whole number", "number": "number", "boolean": "true or false", "object": "table"}
 
@@ -212,7 +212,7 @@ PAGES: Mapping[str, Callable[[], str]] = {"cli.md": commands_page, "settings.md"
 def run(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     """Check or write the pages in a folder; return the exit code. 1 if a page is out of date, 2 for wrong arguments."""
     if list(arguments) not in (["check"], ["write"]):
-        sys.stderr.write("usage: python -m app.cli.references check|write\n")
+        sys.stderr.write("usage: python -m flyball.app.cli.references check|write\n")
         return 2
     wrong = False
     for name, page in PAGES.items():
@@ -220,7 +220,7 @@ def run(arguments: Sequence[str], folder: Path = FOLDER) -> int:
         if list(arguments) == ["write"]:
             file.write_text(text, encoding="utf-8")
         elif not file.is_file() or file.read_text(encoding="utf-8") != text:
-            sys.stderr.write(f"{name} is out of date: run `python -m app.cli.references write`.\n")
+            sys.stderr.write(f"{name} is out of date: run `python -m flyball.app.cli.references write`.\n")
             wrong = True
     return int(wrong)
 

@@ -14,10 +14,10 @@ from typing import Any
 import click
 from rich.text import Text
 
-from app.api.runs import RunLocation, check_config, connected, open_run, settings_shown
-from app.api.selection import Selection, select
-from app.bus import BROKER_ONLY
-from app.cli.options import (
+from flyball.app.api.runs import RunLocation, check_config, connected, open_run, settings_shown
+from flyball.app.api.selection import Selection, select
+from flyball.app.bus import BROKER_ONLY
+from flyball.app.cli.options import (
     FILE,
     complete_types,
     config_key_option,
@@ -27,18 +27,18 @@ from app.cli.options import (
     run_options,
     timeout_option,
 )
-from app.cli.output import complain, echo, note, show, write_event, write_json, write_row
-from app.config import RunSettings
-from app.config.loading import parse
-from app.core import SECOND_US, UnusableFile
-from app.events import Event, follow
-from app.journal import DamagedDatabase, JournalReader, SqliteStateStore, StateStore, history
-from app.replay.divergences import WORK, divergence_name, divergence_text, read_divergences
-from app.replay.explain import NonDeterministicReplay, Story, verify
-from app.replay.replaying import EVERY, Report, replay_journal
-from app.replay.what_if import Change, Divergence
-from app.status.summary import event_text, show_time
-from daemons.clock import SystemClock
+from flyball.app.cli.output import complain, echo, note, show, write_event, write_json, write_row
+from flyball.app.config import RunSettings
+from flyball.app.config.loading import parse
+from flyball.app.core import SECOND_US, UnusableFile
+from flyball.app.events import Event, follow
+from flyball.app.journal import DamagedDatabase, JournalReader, SqliteStateStore, StateStore, history
+from flyball.app.replay.divergences import WORK, divergence_name, divergence_text, read_divergences
+from flyball.app.replay.explain import NonDeterministicReplay, Story, verify
+from flyball.app.replay.replaying import EVERY, Report, replay_journal
+from flyball.app.replay.what_if import Change, Divergence
+from flyball.app.status.summary import event_text, show_time
+from flyball.daemons.clock import SystemClock
 
 MOST_UNFOLDED = 10
 """Most failed events that are listed; the total counts all."""

@@ -7,16 +7,16 @@ import click
 from click.core import ParameterSource
 from rich.text import Text
 
-from app.api.run_reader import compare_runs
-from app.api.runs import RunLocation, locate_run, open_run
-from app.api.selection import before_since
-from app.cli.options import FILE, FOLDER, json_option, run_options, run_sources
-from app.cli.output import complain, echo, note, show, show_table, write_json
-from app.core import writing
-from app.dashboard.pages.report import comparison_file, report_file
-from app.replay.run_comparison import ConfigComparison, RunComparison, side_by_side
-from app.replay.run_report import ConfigReport, RunReport, read_report
-from app.status.summary import ADVISES_ONLY, UNKNOWN, one_line, show_age, show_elo, show_time
+from flyball.app.api.run_reader import compare_runs
+from flyball.app.api.runs import RunLocation, locate_run, open_run
+from flyball.app.api.selection import before_since
+from flyball.app.cli.options import FILE, FOLDER, json_option, run_options, run_sources
+from flyball.app.cli.output import complain, echo, note, show, show_table, write_json
+from flyball.app.core import writing
+from flyball.app.dashboard.pages.report import comparison_file, report_file
+from flyball.app.replay.run_comparison import ConfigComparison, RunComparison, side_by_side
+from flyball.app.replay.run_report import ConfigReport, RunReport, read_report
+from flyball.app.status.summary import ADVISES_ONLY, UNKNOWN, one_line, show_age, show_elo, show_time
 
 TRAINED = ("configuration", "Elo", "now", "trained", "promoted", "refused", "dropped", "open", "rolled back")
 STEERED = ("configuration", "stalls", "boosts", "weight", "time", "evaluation", "")

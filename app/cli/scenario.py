@@ -10,17 +10,17 @@ from typing import Any
 import click
 from rich.text import Text
 
-from app.api.runs import RunLocation, connected
-from app.api.scenarios import plan_scenario
-from app.bus import Bus, Subscription
-from app.cli.options import json_option, run_options
-from app.cli.output import echo, hanging, note, show, stdout_console, write_json
-from app.core import FlyballError, derive_id
-from app.events import Event, Payload, Scope, follow, originate
-from app.journal import NotAJournal
-from app.scenarios import SCENARIOS, Expected, NotReady, ObservedStep, Plan, Pointless, Watch
-from app.status.summary import event_text, show_age, summarise
-from daemons.clock import SystemClock, boot_id
+from flyball.app.api.runs import RunLocation, connected
+from flyball.app.api.scenarios import plan_scenario
+from flyball.app.bus import Bus, Subscription
+from flyball.app.cli.options import json_option, run_options
+from flyball.app.cli.output import echo, hanging, note, show, stdout_console, write_json
+from flyball.app.core import FlyballError, derive_id
+from flyball.app.events import Event, Payload, Scope, follow, originate
+from flyball.app.journal import NotAJournal
+from flyball.app.scenarios import SCENARIOS, Expected, NotReady, ObservedStep, Plan, Pointless, Watch
+from flyball.app.status.summary import event_text, show_age, summarise
+from flyball.daemons.clock import SystemClock, boot_id
 
 STYLES = {"injected": "bold red", "struck": "red", "detected": "yellow", "decided": "magenta", "recovered": "green"}
 STAGE_COLUMNS = 9

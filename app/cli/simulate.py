@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
-from app.api.runs import RunLocation
-from app.api.simulation import ordered_keys, plan_cluster, simulate_arms, with_processes
-from app.cli.options import FILE, figure_option, given_options, json_option, run_options, set_option
-from app.cli.output import interval_text, note, show, show_table, write_json
-from app.config import PROFILES, nest
-from app.config.loading import parse
-from app.core import ConfigKey
-from app.simulation import ArmSummary, ClusterPlan, KindLoad, Sizing, load_plant, planned, plot, simulated
-from app.status.summary import UNKNOWN
+from flyball.app.api.runs import RunLocation
+from flyball.app.api.simulation import ordered_keys, plan_cluster, simulate_arms, with_processes
+from flyball.app.cli.options import FILE, figure_option, given_options, json_option, run_options, set_option
+from flyball.app.cli.output import interval_text, note, show, show_table, write_json
+from flyball.app.config import PROFILES, nest
+from flyball.app.config.loading import parse
+from flyball.app.core import ConfigKey
+from flyball.app.simulation import ArmSummary, ClusterPlan, KindLoad, Sizing, load_plant, planned, plot, simulated
+from flyball.app.status.summary import UNKNOWN
 
 COLUMNS_EXPLAINED = """\b
 Columns; "-" is unknown, [low, high] a 95% interval over seeds:

@@ -7,15 +7,15 @@ from typing import Any
 import click
 from rich.text import Text
 
-from app.api.runs import RunLocation, check_config, check_played, open_run, settings_shown
-from app.cli.options import json_option, run_options
-from app.cli.output import NARROW, complain, note, show, show_table, stdout_console, write_json
-from app.config import RunSettings
-from app.core import ConfigKey, FlyballError, suggest
-from app.events import Event, Payload, Row
-from app.status.state import FIELDS, Field, informative, state_fields
-from app.status.summary import event_text, short, show_clock
-from app.status.values import brief, shown, value_text
+from flyball.app.api.runs import RunLocation, check_config, check_played, open_run, settings_shown
+from flyball.app.cli.options import json_option, run_options
+from flyball.app.cli.output import NARROW, complain, note, show, show_table, stdout_console, write_json
+from flyball.app.config import RunSettings
+from flyball.app.core import ConfigKey, FlyballError, suggest
+from flyball.app.events import Event, Payload, Row
+from flyball.app.status.state import FIELDS, Field, informative, state_fields
+from flyball.app.status.summary import event_text, short, show_clock
+from flyball.app.status.values import brief, shown, value_text
 
 COLUMNS = ("field", "value", "set by", "event", "at")
 """Columns of a table of fields. The event's name, id and time are empty for initial values."""

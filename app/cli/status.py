@@ -5,18 +5,18 @@ from collections import Counter
 import click
 from rich.text import Text
 
-from app.api.runs import NotRunning, RunLocation, open_journal, read_status
-from app.cli.options import json_option, run_options
-from app.cli.output import note, show, stdout_console, write_json
-from app.core.clock import SECOND_US, SLOWED, SMALL_JUMP_US
-from app.events.envelope import EPOCH
-from app.journal import SqliteJournalReader
-from app.journal.history import open_dead_letters
-from app.status.status import ConfigStatus, Status
-from app.status.summary import ADVISES_ONLY, short, show_age
-from app.status.tables import daemons_table, next_trainings, status_table
-from daemons.clock import MICROSECOND, SystemClock
-from daemons.run_folder import of_other_history
+from flyball.app.api.runs import NotRunning, RunLocation, open_journal, read_status
+from flyball.app.cli.options import json_option, run_options
+from flyball.app.cli.output import note, show, stdout_console, write_json
+from flyball.app.core.clock import SECOND_US, SLOWED, SMALL_JUMP_US
+from flyball.app.events.envelope import EPOCH
+from flyball.app.journal import SqliteJournalReader
+from flyball.app.journal.history import open_dead_letters
+from flyball.app.status.status import ConfigStatus, Status
+from flyball.app.status.summary import ADVISES_ONLY, short, show_age
+from flyball.app.status.tables import daemons_table, next_trainings, status_table
+from flyball.daemons.clock import MICROSECOND, SystemClock
+from flyball.daemons.run_folder import of_other_history
 
 COLUMNS_EXPLAINED = """\b
 Columns:

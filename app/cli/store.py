@@ -5,17 +5,17 @@ from datetime import timedelta
 
 import click
 
-from app.api.runs import RunLocation, open_run
-from app.cli.options import json_option, run_options
-from app.cli.output import note, write_row
-from app.core.sizes import size_text
-from app.replay.reachability import keys_named_since, named_blobs, oldest, unreachable
-from app.replay.replaying import all_settings
-from app.status.summary import UNKNOWN, show_time
-from app.store import DamagedBlob, MissingBlob, StoredBlob, open_store
-from daemons.clock import SystemClock
-from daemons.registry import daemons_of
-from daemons.supervisor import end_with_stdin
+from flyball.app.api.runs import RunLocation, open_run
+from flyball.app.cli.options import json_option, run_options
+from flyball.app.cli.output import note, write_row
+from flyball.app.core.sizes import size_text
+from flyball.app.replay.reachability import keys_named_since, named_blobs, oldest, unreachable
+from flyball.app.replay.replaying import all_settings
+from flyball.app.status.summary import UNKNOWN, show_time
+from flyball.app.store import DamagedBlob, MissingBlob, StoredBlob, open_store
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.registry import daemons_of
+from flyball.daemons.supervisor import end_with_stdin
 
 GIB = 1 << 30
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from app.api.runs import (
+from flyball.app.api.runs import (
     NotRunning,
     RunLocation,
     check_config,
@@ -18,11 +18,11 @@ from app.api.runs import (
     open_journal,
     settings_shown,
 )
-from app.api.selection import Selection, before_last, before_since, select
-from app.cli.options import complete_types, config_key_option, json_option, run_options
-from app.cli.output import complain, write_event
-from app.events import Event
-from daemons.run_folder import is_held
+from flyball.app.api.selection import Selection, before_last, before_since, select
+from flyball.app.cli.options import complete_types, config_key_option, json_option, run_options
+from flyball.app.cli.output import complain, write_event
+from flyball.app.events import Event
+from flyball.daemons.run_folder import is_held
 
 Shows = Callable[[Event[Any]], None]
 """Shows an event."""

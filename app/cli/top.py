@@ -5,9 +5,9 @@ from importlib.util import find_spec
 
 import click
 
-from app.api.runs import RunLocation, open_run
-from app.cli.options import run_options
-from app.core import FlyballError
+from flyball.app.api.runs import RunLocation, open_run
+from flyball.app.cli.options import run_options
+from flyball.app.core import FlyballError
 
 
 class NoTextual(FlyballError, code="usage"):
@@ -32,6 +32,6 @@ def top(location: RunLocation) -> None:
         raise NoTextual("flyball top needs the package textual.", hint="pip install 'flyball[top]'")
     with open_run(location):  # refuses a folder without a run
         pass
-    from app.cli.top_screen import Top  # imported late, because Textual is an extra
+    from flyball.app.cli.top_screen import Top  # imported late, because Textual is an extra
 
     Top(location).run()

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.api.following import JournalWatch
-from app.api.runs import RunLocation, open_journal
-from app.api.selection import Selection, before_last
-from app.core import ConfigKey
-from app.dashboard.logs import LogLine
-from app.events import Event
-from app.status.state import Field, state_fields
-from app.status.summary import one_line
-from app.telemetry import records_in
+from flyball.app.api.following import JournalWatch
+from flyball.app.api.runs import RunLocation, open_journal
+from flyball.app.api.selection import Selection, before_last
+from flyball.app.core import ConfigKey
+from flyball.app.dashboard.logs import LogLine
+from flyball.app.events import Event
+from flyball.app.status.state import Field, state_fields
+from flyball.app.status.summary import one_line
+from flyball.app.telemetry import records_in
 
 FIRST_EVENTS, MOST_EVENTS = 200, 500
 """Events that are shown at first, and most events read at once."""

@@ -14,17 +14,17 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
 from textual.widgets.data_table import RowKey
 
-from app.api.following import BrokerWatch
-from app.api.runs import RunLocation
-from app.api.selection import Selection, select
-from app.cli.state import COLUMNS, field_rows
-from app.cli.top_feed import Feed, log_text, read_state
-from app.core import FlyballError
-from app.dashboard.logs import LogLine
-from app.events import Event
-from app.status.status import ConfigStatus, Status
-from app.status.summary import event_text, show_clock
-from app.status.tables import CONFIGS, Column, daemons_table, fitting, next_trainings
+from flyball.app.api.following import BrokerWatch
+from flyball.app.api.runs import RunLocation
+from flyball.app.api.selection import Selection, select
+from flyball.app.cli.state import COLUMNS, field_rows
+from flyball.app.cli.top_feed import Feed, log_text, read_state
+from flyball.app.core import FlyballError
+from flyball.app.dashboard.logs import LogLine
+from flyball.app.events import Event
+from flyball.app.status.status import ConfigStatus, Status
+from flyball.app.status.summary import event_text, show_clock
+from flyball.app.status.tables import CONFIGS, Column, daemons_table, fitting, next_trainings
 
 LOOK_SECONDS = 1.0
 ASK_SECONDS = 2.0

@@ -6,15 +6,15 @@ import click
 from rich.text import Text
 from rich.tree import Tree
 
-from app.api.runs import RunLocation, open_journal, settings_shown
-from app.api.selection import Selection
-from app.cli.options import json_option, run_options
-from app.cli.output import complain, show, write_json
-from app.config import RunSettings
-from app.controllers.emitters import emitter_of
-from app.status.summary import event_text, short, show_offset
-from app.status.trace import Trace, TracedEvent
-from app.status.trace import trace as find_trace
+from flyball.app.api.runs import RunLocation, open_journal, settings_shown
+from flyball.app.api.selection import Selection
+from flyball.app.cli.options import json_option, run_options
+from flyball.app.cli.output import complain, show, write_json
+from flyball.app.config import RunSettings
+from flyball.app.controllers.emitters import emitter_of
+from flyball.app.status.summary import event_text, short, show_offset
+from flyball.app.status.trace import Trace, TracedEvent
+from flyball.app.status.trace import trace as find_trace
 
 NO_BOUND = 1 << 62
 

@@ -11,13 +11,13 @@ from typing import Any
 import click
 from rich.text import Text
 
-from app.api.runs import RunLocation
-from app.cli.options import FILE, FOLDER, SEED, json_option, run_options, set_option
-from app.cli.output import data_only_on_stdout, echo, show_table, write_json
-from app.config import LANGUAGE_BACKEND, GameConfig, flatten
-from app.config.pipeline_loading import MEANINGS, assigned, by_key, training_settings
-from app.core import BadUsage, FlyballError
-from app.language.training_settings import text_settings
+from flyball.app.api.runs import RunLocation
+from flyball.app.cli.options import FILE, FOLDER, SEED, json_option, run_options, set_option
+from flyball.app.cli.output import data_only_on_stdout, echo, show_table, write_json
+from flyball.app.config import LANGUAGE_BACKEND, GameConfig, flatten
+from flyball.app.config.pipeline_loading import MEANINGS, assigned, by_key, training_settings
+from flyball.app.core import BadUsage, FlyballError
+from flyball.app.language.training_settings import text_settings
 
 STARTS = {"bc": "behavioral_clone", "random": "random"}
 
@@ -109,8 +109,8 @@ def train(
         _show_settings(config, file, values, as_json=as_json)
         return
     with stoppable(folder, resumed), data_only_on_stdout():
-        from app.api.training import prepare_training  # loads torch
-        from app.cli.training import train_and_show
+        from flyball.app.api.training import prepare_training  # loads torch
+        from flyball.app.cli.training import train_and_show
 
         result = train_and_show(prepare_training(location, config, folder, values, file=file, seed=seed, resume=resume))
     if as_json:

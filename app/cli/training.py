@@ -7,10 +7,10 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from app.cli.output import note
-from app.train.iteration import Iteration, Sink
-from app.train.run import Method, Result, train
-from daemons.clock import SystemClock, boot_id
+from flyball.app.cli.output import note
+from flyball.app.train.iteration import Iteration, Sink
+from flyball.app.train.run import Method, Result, train
+from flyball.daemons.clock import SystemClock, boot_id
 
 
 def train_and_show(method: Method[Any, Any, Any]) -> Result:

@@ -15,36 +15,36 @@ import click
 import structlog
 from click.core import ParameterSource
 
-from app.api.following import BrokerWatch, JournalWatch
-from app.api.runs import RunLocation, is_listening
-from app.cli import demonstration, group
-from app.cli.demonstration import Demonstration, StoryScreen, run_command
-from app.cli.options import json_option, run_options, run_sources
-from app.cli.output import complain, note
-from app.cli.streams import OutputFailed, discard_output, tolerate_closed_output
-from app.cli.up_screen import LiveScreen, Screen, is_usual
-from app.config import PROFILES, RunSettings
-from app.config.dashboard import DashboardSettings
-from app.config.layers import COMMAND_LINE
-from app.config.loading import Loaded, variable
-from app.core import BROKER, OBSERVER, FlyballError
-from app.dashboard.access import Access, AddressTaken, listen, url_of
-from app.engine import fork_server
-from app.engine.programs import can_fork, python_module
-from app.engine.ray_engine import check_ray
-from app.journal import SqliteJournal, SqliteJournalReader
-from app.journal.history import last_settings, past_settings
-from app.status.summary import ADVISES_ONLY
-from app.telemetry import check_wandb, configure
-from daemons import monitoring
-from daemons.bootstrap import check_settings
-from daemons.clock import SystemClock
-from daemons.open_files import allow_open_files
-from daemons.ray_cluster import cluster_command, is_own_cluster, ray_environment
-from daemons.registry import MACHINE_ROLES, MachineRole, left_to_participants, names_of
-from daemons.run_folder import AlreadyRunning, FolderLock, FolderLost, bus_endpoint, check_history, prepare
-from daemons.suitability import check_lasting
-from daemons.supervisor import ChildReport, ChildSpec, Supervisor
+from flyball.app.api.following import BrokerWatch, JournalWatch
+from flyball.app.api.runs import RunLocation, is_listening
+from flyball.app.cli import demonstration, group
+from flyball.app.cli.demonstration import Demonstration, StoryScreen, run_command
+from flyball.app.cli.options import json_option, run_options, run_sources
+from flyball.app.cli.output import complain, note
+from flyball.app.cli.streams import OutputFailed, discard_output, tolerate_closed_output
+from flyball.app.cli.up_screen import LiveScreen, Screen, is_usual
+from flyball.app.config import PROFILES, RunSettings
+from flyball.app.config.dashboard import DashboardSettings
+from flyball.app.config.layers import COMMAND_LINE
+from flyball.app.config.loading import Loaded, variable
+from flyball.app.core import BROKER, OBSERVER, FlyballError
+from flyball.app.dashboard.access import Access, AddressTaken, listen, url_of
+from flyball.app.engine import fork_server
+from flyball.app.engine.programs import can_fork, python_module
+from flyball.app.engine.ray_engine import check_ray
+from flyball.app.journal import SqliteJournal, SqliteJournalReader
+from flyball.app.journal.history import last_settings, past_settings
+from flyball.app.status.summary import ADVISES_ONLY
+from flyball.app.telemetry import check_wandb, configure
+from flyball.daemons import monitoring
+from flyball.daemons.bootstrap import check_settings
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.open_files import allow_open_files
+from flyball.daemons.ray_cluster import cluster_command, is_own_cluster, ray_environment
+from flyball.daemons.registry import MACHINE_ROLES, MachineRole, left_to_participants, names_of
+from flyball.daemons.run_folder import AlreadyRunning, FolderLock, FolderLost, bus_endpoint, check_history, prepare
+from flyball.daemons.suitability import check_lasting
+from flyball.daemons.supervisor import ChildReport, ChildSpec, Supervisor
 
 LOOK_SECONDS = 0.5
 AFTER_DRAIN_SECONDS = 5.0
@@ -53,17 +53,17 @@ AFTER_DRAIN_SECONDS = 5.0
 FORK_SERVER = "fork_server"
 
 PRELOADED = (
-    "app.cli.daemon",
-    "daemons.process",
-    "app.cli.dashboard",
-    "app.core.loaded_compiler",
-    "app.dashboard.server",
-    "app.learning.jobs",
-    "app.learning.search_training",
-    "app.play.inspection",
-    "app.play.matches",
-    "app.play.selfplay",
-    "app.store.checkpoints",
+    "flyball.app.cli.daemon",
+    "flyball.daemons.process",
+    "flyball.app.cli.dashboard",
+    "flyball.app.core.loaded_compiler",
+    "flyball.app.dashboard.server",
+    "flyball.app.learning.jobs",
+    "flyball.app.learning.search_training",
+    "flyball.app.play.inspection",
+    "flyball.app.play.matches",
+    "flyball.app.play.selfplay",
+    "flyball.app.store.checkpoints",
 )
 """Modules that the fork server imports: those of daemons, of the dashboard, and of jobs."""
 
@@ -179,8 +179,8 @@ def _screen(title: str, demo: Demonstration | None, *, as_json: bool) -> Screen:
 
 def _show_report(location: RunLocation, after: int, *, wanted: bool) -> None:
     """Show what the run did since a position. A long run's report takes too long, so it is left to its command."""
-    from app.cli.report import show_report  # only now, because the start must not wait for its imports
-    from app.replay.run_report import read_report
+    from flyball.app.cli.report import show_report  # only now, because the start must not wait for its imports
+    from flyball.app.replay.run_report import read_report
 
     if not wanted or not location.folder.journal.is_file():
         return
@@ -296,7 +296,7 @@ def child_specs(location: RunLocation, loaded: Loaded, role: MachineRole | None 
     if is_own_cluster(loaded.deployment):
         environment |= ray_environment(folder)
         cluster = [ChildSpec("ray", cluster_command(folder, loaded.deployment), folder.errors("ray"))]
-    command = python_module("app.cli", "--run", str(folder.path.absolute()), "daemon", "run")
+    command = python_module("flyball.app.cli", "--run", str(folder.path.absolute()), "daemon", "run")
     unneeded = left_to_participants(loaded.run)
     if not loaded.deployment.is_monitored:
         unneeded |= {monitoring.DAEMON.name}
@@ -310,13 +310,13 @@ def fork_server_specs(location: RunLocation, loaded: Loaded) -> list[ChildSpec]:
     """Return the process that forks the others, which start by themselves without it."""
     if not (loaded.deployment.fork_server and can_fork()):
         return []
-    command, errors = python_module("app.engine.fork_server", *PRELOADED), location.folder.errors(FORK_SERVER)
+    command, errors = python_module("flyball.app.engine.fork_server", *PRELOADED), location.folder.errors(FORK_SERVER)
     return [ChildSpec(FORK_SERVER, command, errors, vital=False, serves_forks=True)]
 
 
 def observer_spec(location: RunLocation, loaded: Loaded) -> ChildSpec:
     """Return the process that follows the files of a loop elsewhere."""
-    command = python_module("app.cli", "--run", str(location.folder.path.absolute()), "observe", "--supervised")
+    command = python_module("flyball.app.cli", "--run", str(location.folder.path.absolute()), "observe", "--supervised")
     return ChildSpec(OBSERVER, command, location.folder.errors(OBSERVER), child_environment(location, loaded))
 
 
@@ -324,7 +324,7 @@ def dashboard_spec(location: RunLocation, loaded: Loaded, fd: int) -> ChildSpec:
     """Return the dashboard's process, which serves at an open socket. The run goes on if the dashboard cannot start."""
     folder = location.folder
     command = python_module(
-        "app.cli", "--run", str(folder.path.absolute()), "dashboard", "--supervised", "--fd", str(fd)
+        "flyball.app.cli", "--run", str(folder.path.absolute()), "dashboard", "--supervised", "--fd", str(fd)
     )
     errors, environment = folder.errors("dashboard"), child_environment(location, loaded)
     return ChildSpec("dashboard", command, errors, environment, fds=(fd,), vital=False)

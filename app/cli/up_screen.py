@@ -10,13 +10,13 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from app.cli.output import json_text, stdout_console, write_event
-from app.config import RunSettings
-from app.events import Event
-from app.status.status import DaemonStatus, Status
-from app.status.summary import event_text, show_clock
-from app.status.tables import STATE_STYLES, next_trainings, status_table
-from daemons.supervisor import ChildReport
+from flyball.app.cli.output import json_text, stdout_console, write_event
+from flyball.app.config import RunSettings
+from flyball.app.events import Event
+from flyball.app.status.status import DaemonStatus, Status
+from flyball.app.status.summary import event_text, show_clock
+from flyball.app.status.tables import STATE_STYLES, next_trainings, status_table
+from flyball.daemons.supervisor import ChildReport
 
 PINNED_LINES = 6
 """Most pinned lines. Each shows the latest event of a type and configuration, or a daemon's failure."""

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize_scalar, nnls
 
-from app.comparison.run import RunFigures, StudyTask
-from app.comparison.summary import interval
-from app.config import FrozenModel, GameConfig
-from app.core import HEURISTIC, FlyballError, ModelHash
-from app.core.clock import SECOND_US
-from app.events import (
+from flyball.app.comparison.run import RunFigures, StudyTask
+from flyball.app.comparison.summary import interval
+from flyball.app.config import FrozenModel, GameConfig
+from flyball.app.core import HEURISTIC, FlyballError, ModelHash
+from flyball.app.core.clock import SECOND_US
+from flyball.app.events import (
     EvaluationCompleted,
     Event,
     ModelDistributed,
@@ -31,9 +31,9 @@ from app.events import (
     TrainingCompleted,
     TrainingRequested,
 )
-from app.journal import SqliteJournalReader, history
-from app.simulation import ALL, NONE, Interval, PlantSettings, SimulationTask, run_tasks
-from app.simulation.settings import CurveSettings, EpisodeSettings, JobTimes, TroubleSettings
+from flyball.app.journal import SqliteJournalReader, history
+from flyball.app.simulation import ALL, NONE, Interval, PlantSettings, SimulationTask, run_tasks
+from flyball.app.simulation.settings import CurveSettings, EpisodeSettings, JobTimes, TroubleSettings
 
 LESSONS = (0.01, 10_000.0)
 """Bounds of a curve's fitted ``lessons``."""

@@ -13,14 +13,14 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from app.bus.memory import MemoryBus
-from app.comparison.troubles import FaultyEngine, Planted
-from app.comparison.virtual_time import Processor, SharedEngine, VirtualClock, VirtualLoop
-from app.config import FrozenModel, RunFolder, RunSettings
-from app.controllers.scheduler import WORKER_DAEMON
-from app.core import ModelHash, derive_id
-from app.engine import Engine
-from app.events import (
+from flyball.app.bus.memory import MemoryBus
+from flyball.app.comparison.troubles import FaultyEngine, Planted
+from flyball.app.comparison.virtual_time import Processor, SharedEngine, VirtualClock, VirtualLoop
+from flyball.app.config import FrozenModel, RunFolder, RunSettings
+from flyball.app.controllers.scheduler import WORKER_DAEMON
+from flyball.app.core import ModelHash, derive_id
+from flyball.app.engine import Engine
+from flyball.app.events import (
     ClockTick,
     Event,
     ExplorationBoost,
@@ -35,18 +35,18 @@ from app.events import (
     TrainingCompleted,
     TrainingFailed,
 )
-from app.job_specs import JobContext
-from app.journal import SqliteJournal, history
-from app.journal.memory import MemoryJournal, MemoryStateStore
-from app.scenarios import views_of
-from app.simulation import arm_settings, arms_of, daemons_of_arm
-from app.store import FileStore
-from daemons.broker import BrokerVoice, begin
-from daemons.clock import processor_seconds
-from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerIdentity
-from daemons.spec import DaemonSpec
-from daemons.supervisor import Notifier
+from flyball.app.job_specs import JobContext
+from flyball.app.journal import SqliteJournal, history
+from flyball.app.journal.memory import MemoryJournal, MemoryStateStore
+from flyball.app.scenarios import views_of
+from flyball.app.simulation import arm_settings, arms_of, daemons_of_arm
+from flyball.app.store import FileStore
+from flyball.daemons.broker import BrokerVoice, begin
+from flyball.daemons.clock import processor_seconds
+from flyball.daemons.host import Host, Ports, Rhythm
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.spec import DaemonSpec
+from flyball.daemons.supervisor import Notifier
 
 NODE = "compare"
 RHYTHM = Rhythm(drain_seconds=0.0)

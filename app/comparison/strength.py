@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.backends import backend_of, describe
-from app.comparison.run import RunFigures
-from app.config import GameConfig, RunFolder
-from app.core import HEURISTIC, derive_seed
-from app.engine import LocalEngine
-from app.league.pool import rate
-from app.league.totals import PairTotals, pair_totals
-from app.play.gauntlet import GauntletSpec, plan_matches
+from flyball.app.backends import backend_of, describe
+from flyball.app.comparison.run import RunFigures
+from flyball.app.config import GameConfig, RunFolder
+from flyball.app.core import HEURISTIC, derive_seed
+from flyball.app.engine import LocalEngine
+from flyball.app.league.pool import rate
+from flyball.app.league.totals import PairTotals, pair_totals
+from flyball.app.play.gauntlet import GauntletSpec, plan_matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,9 @@ async def play_round_robin(
         record: the pairs that were played before.
         resources: folders and processes.
     """
-    from app.play.matches import EvaluationManager  # imported late, because commands must not import torch to start
+    from flyball.app.play.matches import (
+        EvaluationManager,  # imported late, because commands must not import torch to start
+    )
 
     engine, turns = LocalEngine(resources.workers), asyncio.Semaphore(resources.workers)
     manager = EvaluationManager(engine, backend_of(config).match)

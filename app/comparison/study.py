@@ -10,14 +10,14 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from app.comparison.run import RunFigures, StudyTask, run_task
-from app.comparison.strength import MatchRecord, StudyResources, play_round_robin, players_of
-from app.config import FrozenModel, GameConfig, RunSettings
-from app.core import BadUsage, FlyballError
-from app.engine import JsonObject, Report, run_coroutine, spread
-from app.store.blobs import replace_durably
-from app.telemetry import configure
-from daemons.contract import check_backend
+from flyball.app.comparison.run import RunFigures, StudyTask, run_task
+from flyball.app.comparison.strength import MatchRecord, StudyResources, play_round_robin, players_of
+from flyball.app.config import FrozenModel, GameConfig, RunSettings
+from flyball.app.core import BadUsage, FlyballError
+from flyball.app.engine import JsonObject, Report, run_coroutine, spread
+from flyball.app.store.blobs import replace_durably
+from flyball.app.telemetry import configure
+from flyball.daemons.contract import check_backend
 
 FIGURES = "figures.json"
 """The file with a finished run's figures, in the run's folder."""

@@ -11,10 +11,10 @@ from math import sqrt
 import numpy as np
 from pydantic import Field
 
-from app.comparison.run import RunFigures
-from app.config import FrozenModel
-from app.core import student
-from app.simulation import ALL, NONE, Interval
+from flyball.app.comparison.run import RunFigures
+from flyball.app.config import FrozenModel
+from flyball.app.core import student
+from flyball.app.simulation import ALL, NONE, Interval
 
 Strengths = Mapping[str, Mapping[str, float]]
 """Each player's strength by configuration, Elo over the random bot."""

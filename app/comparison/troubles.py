@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from app.config import GameConfig, RunSettings
-from app.core import BadUsage, ShardKey
-from app.engine import Engine, JobFailed, JsonObject, Report
-from app.scenarios.bad_data import falsify
-from app.store import FileStore, get_shard, put_shard
+from flyball.app.config import GameConfig, RunSettings
+from flyball.app.core import BadUsage, ShardKey
+from flyball.app.engine import Engine, JobFailed, JsonObject, Report
+from flyball.app.scenarios.bad_data import falsify
+from flyball.app.store import FileStore, get_shard, put_shard
 
 Play = Callable[[JsonObject], Awaitable[JsonObject]]
 Memory = dict[str, JsonObject]

@@ -9,11 +9,11 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any
 
-from app.engine import JsonObject, Report
-from app.engine.port import EngineClosed
-from app.engine.worker import encode, follow, perform_here
-from app.events.envelope import EPOCH
-from app.simulation.world import START_US
+from flyball.app.engine import JsonObject, Report
+from flyball.app.engine.port import EngineClosed
+from flyball.app.engine.worker import encode, follow, perform_here
+from flyball.app.events.envelope import EPOCH
+from flyball.app.simulation.world import START_US
 
 FINISHED = 1e-9
 """Seconds of work left at which a job counts as finished. Times are rounded, so that the rest may not be exactly 0."""

@@ -1,13 +1,13 @@
 """Frozen settings of runs and game configurations."""
 
-from app.config.base import FrozenModel, ManifestPart
-from app.config.controllers import KNOBS, Knob
-from app.config.deployment import Deployment, RunFolder, WandbMode
-from app.config.devices import CPU, Compute, JobKind, Precision, TextServers
-from app.config.feedback import FeedbackSettings
-from app.config.games import GAMES
-from app.config.layers import BadSettings, Document, flatten, nest
-from app.config.pipeline import (
+from flyball.app.config.base import FrozenModel, ManifestPart
+from flyball.app.config.controllers import KNOBS, Knob
+from flyball.app.config.deployment import Deployment, RunFolder, WandbMode
+from flyball.app.config.devices import CPU, Compute, JobKind, Precision, TextServers
+from flyball.app.config.feedback import FeedbackSettings
+from flyball.app.config.games import GAMES
+from flyball.app.config.layers import BadSettings, Document, flatten, nest
+from flyball.app.config.pipeline import (
     SELF,
     CloningSettings,
     PipelinePpoSettings,
@@ -16,7 +16,7 @@ from app.config.pipeline import (
     TrainedBackend,
     TrainingSettings,
 )
-from app.config.run import (
+from flyball.app.config.run import (
     LAPTOP,
     MATCHMAKING,
     PROFILES,
@@ -29,7 +29,7 @@ from app.config.run import (
     RunSettings,
     TournamentSettings,
 )
-from app.config.settings import (
+from flyball.app.config.settings import (
     DEFAULT_BACKEND,
     EXTERNAL_BACKEND,
     FEWEST_SIMULATIONS,
@@ -57,4 +57,4 @@ from app.config.settings import (
     SelfplaySettings,
     Width,
 )
-from app.config.store_address import StoreName
+from flyball.app.config.store_address import StoreName

@@ -4,8 +4,8 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, JsonValue
 
-from app.config.base import FrozenModel
-from app.config.settings import Parameter
+from flyball.app.config.base import FrozenModel
+from flyball.app.config.settings import Parameter
 
 Knob = Literal[
     Parameter,

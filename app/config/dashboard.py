@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from app.config.base import FrozenModel
+from flyball.app.config.base import FrozenModel
 
 
 class DashboardSettings(FrozenModel):

@@ -8,13 +8,20 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from app.config.base import FrozenModel
-from app.config.dashboard import DashboardSettings
-from app.config.devices import Compute, DeviceSettings, JobKind, PrecisionSettings, ProcessesPerTraining, TextServers
-from app.config.monitoring import MetricsSettings, NotificationSettings, TraceSettings
-from app.config.ray import RaySettings
-from app.config.store_address import CACHE, CACHE_GIB, StoreAddress
-from app.core.hosts import is_loopback
+from flyball.app.config.base import FrozenModel
+from flyball.app.config.dashboard import DashboardSettings
+from flyball.app.config.devices import (
+    Compute,
+    DeviceSettings,
+    JobKind,
+    PrecisionSettings,
+    ProcessesPerTraining,
+    TextServers,
+)
+from flyball.app.config.monitoring import MetricsSettings, NotificationSettings, TraceSettings
+from flyball.app.config.ray import RaySettings
+from flyball.app.config.store_address import CACHE, CACHE_GIB, StoreAddress
+from flyball.app.core.hosts import is_loopback
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 WandbMode = Literal["off", "offline", "online"]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from app.config.base import FrozenModel
+from flyball.app.config.base import FrozenModel
 
 JobKind = Literal["selfplay", "training", "evaluation"]
 """A kind of job that runs networks."""

@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from app.config.base import FrozenModel
-from app.config.settings import MAX_TEMPERATURE, MIN_TEMPERATURE
-from app.core import SECONDS_PER_HOUR, backoff
+from flyball.app.config.base import FrozenModel
+from flyball.app.config.settings import MAX_TEMPERATURE, MIN_TEMPERATURE
+from flyball.app.core import SECONDS_PER_HOUR, backoff
 
 MAX_SECONDS, MAX_HOURS = 1e8, 25_000.0
 """Longest duration, about three years; much longer ones overflow dates and microseconds."""

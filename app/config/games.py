@@ -6,7 +6,7 @@ model that plays them is still fresh.
 
 from typing import Any
 
-from app.config.settings import (
+from flyball.app.config.settings import (
     LANGUAGE_BACKEND,
     SEARCH_BACKEND,
     TOWER,
@@ -19,7 +19,7 @@ from app.config.settings import (
     SearchSettings,
     SelfplaySettings,
 )
-from app.core import HEURISTIC, RANDOM, BotName, ConfigKey
+from flyball.app.core import HEURISTIC, RANDOM, BotName, ConfigKey
 
 
 def _games(count: int, openings: int = 0) -> SelfplaySettings:

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from app.config.settings import MLP
-from app.core import FlyballError
+from flyball.app.config.settings import MLP
+from flyball.app.core import FlyballError
 
 DEFAULT, COMMAND_LINE = "default", "command line"
 YAML = (".yaml", ".yml")

@@ -17,11 +17,11 @@ from pydantic import Field, JsonValue, create_model
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
-from app.config.base import FrozenModel
-from app.config.deployment import Deployment, RunFolder
-from app.config.devices import JobKind
-from app.config.games import GAMES
-from app.config.layers import (
+from flyball.app.config.base import FrozenModel
+from flyball.app.config.deployment import Deployment, RunFolder
+from flyball.app.config.devices import JobKind
+from flyball.app.config.games import GAMES
+from flyball.app.config.layers import (
     COMMAND_LINE,
     DEFAULT,
     BadSettings,
@@ -36,10 +36,10 @@ from app.config.layers import (
     read_tables,
     set_by,
 )
-from app.config.observing import ObservedFile, RuleName
-from app.config.run import MATCHMAKING, PROFILES, RunSettings
-from app.config.settings import CONFIG_KEY, GameConfig, Modules
-from app.core import ConfigKey, allow_modules_in, suggest
+from flyball.app.config.observing import ObservedFile, RuleName
+from flyball.app.config.run import MATCHMAKING, PROFILES, RunSettings
+from flyball.app.config.settings import CONFIG_KEY, GameConfig, Modules
+from flyball.app.core import ConfigKey, allow_modules_in, suggest
 
 ENV_PREFIX = "FLYBALL_"
 RESERVED = frozenset({"FLYBALL_RUN", "FLYBALL_CONFIG_FILE"})
@@ -122,7 +122,7 @@ class Loaded:
     origins: Mapping[str, str]  # by dotted key: default, the file's name, "environment FLYBALL_X", or "command line"
 
     def store(self, run: RunFolder) -> str:
-        """Return the folder or URL of the run's store; see ``app.store.open_store``."""
+        """Return the folder or URL of the run's store; see ``flyball.app.store.open_store``."""
         return self.deployment.store_name(run, self.folder)
 
     def values(self) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from app.config.base import FrozenModel
-from app.core import ConfigKey
+from flyball.app.config.base import FrozenModel
+from flyball.app.core import ConfigKey
 
 SCHEMES = ("http", "https")
 COLLECTOR = "traces"

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from app.config.base import FrozenModel
-from app.core import BotName, ConfigKey
+from flyball.app.config.base import FrozenModel
+from flyball.app.core import BotName, ConfigKey
 
 FileFormat = Literal["csv", "tsv", "jsonl", "tensorboard"]
 """A format of files to observe: comma- or tab-separated with a header, JSON lines, or TensorBoard's event files."""

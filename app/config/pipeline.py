@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
-from app.config.base import FrozenModel
-from app.config.deployment import LogLevel, WandbMode
-from app.config.devices import Compute, Device, Precision, ProcessesPerTraining
-from app.config.layers import REMOVED, flatten
-from app.config.settings import (
+from flyball.app.config.base import FrozenModel
+from flyball.app.config.deployment import LogLevel, WandbMode
+from flyball.app.config.devices import Compute, Device, Precision, ProcessesPerTraining
+from flyball.app.config.layers import REMOVED, flatten
+from flyball.app.config.settings import (
     DEFAULT_BACKEND,
     MLP,
     REPLAY_ROWS,
@@ -33,7 +33,7 @@ from app.config.settings import (
     SqueezeExcite,
     Width,
 )
-from app.core import HEURISTIC, RANDOM, ConfigKey
+from flyball.app.core import HEURISTIC, RANDOM, ConfigKey
 
 SELF = "self"
 """The opponent that stands for self-play: the policy takes every seat."""

@@ -6,7 +6,7 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
-from app.config.layers import (
+from flyball.app.config.layers import (
     COMMAND_LINE,
     REMOVED,
     BadSettings,
@@ -19,8 +19,8 @@ from app.config.layers import (
     read_tables,
     set_by,
 )
-from app.config.pipeline import TABLES, TRAINED_BACKENDS, PipelineSettings, suited
-from app.config.settings import GameConfig
+from flyball.app.config.pipeline import TABLES, TRAINED_BACKENDS, PipelineSettings, suited
+from flyball.app.config.settings import GameConfig
 
 DOCUMENT = Document([PipelineSettings], see="See: flyball train GAME --settings", left_out=REMOVED)
 MEANINGS = DOCUMENT.meanings

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from app.config.base import FrozenModel
+from flyball.app.config.base import FrozenModel
 
 SharedJobs = Literal["selfplay", "inspection", "training", "evaluation"]
 """A kind of job that any machine can run."""

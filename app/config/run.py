@@ -6,12 +6,12 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from app.config.base import FrozenModel
-from app.config.controllers import ControllerName, ControllerSettings, Knob
-from app.config.feedback import MAX_SECONDS, FeedbackSettings, Seconds, Share
-from app.config.games import GAMES
-from app.config.settings import LANGUAGE_BACKEND, GameConfig
-from app.core import ConfigKey, FlyballError, Name, is_broker
+from flyball.app.config.base import FrozenModel
+from flyball.app.config.controllers import ControllerName, ControllerSettings, Knob
+from flyball.app.config.feedback import MAX_SECONDS, FeedbackSettings, Seconds, Share
+from flyball.app.config.games import GAMES
+from flyball.app.config.settings import LANGUAGE_BACKEND, GameConfig
+from flyball.app.core import ConfigKey, FlyballError, Name, is_broker
 
 LAPTOP: tuple[ConfigKey, ...] = tuple(
     ConfigKey(key) for key in ("tic_tac_toe_2p", "connect_four_2p", "breakthrough6_2p", "hex7_2p", "oh_hell_3p")

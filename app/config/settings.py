@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from app.config.base import FrozenModel, ManifestPart
-from app.core import ANCHOR, HEURISTIC, MCTS, RANDOM, SOLVER, BotName, ConfigKey, is_judge
+from flyball.app.config.base import FrozenModel, ManifestPart
+from flyball.app.core import ANCHOR, HEURISTIC, MCTS, RANDOM, SOLVER, BotName, ConfigKey, is_judge
 
 Parameter = Literal["learning_rate", "epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
 """A parameter of training or self-play that the feedback may change."""

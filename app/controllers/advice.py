@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from app.events import Envelope, Kind, ModelAdvised, ModelPromoted, ModelRolledBack, Payload, PromotionRejected
+from flyball.app.events import Envelope, Kind, ModelAdvised, ModelPromoted, ModelRolledBack, Payload, PromotionRejected
 
 
 def as_advice(drafted: Iterable[Envelope[Payload]]) -> list[Envelope[Payload]]:

@@ -14,10 +14,10 @@ good, because otherwise a run's last worker would stay in quarantine for ever.
 
 from collections.abc import Callable
 
-from app.config.feedback import NodeSettings
-from app.controllers.controller import setting
-from app.core import ConfigKey, backoff
-from app.events import NodeQuarantined, NodeReleased, Payload, Row
+from flyball.app.config.feedback import NodeSettings
+from flyball.app.controllers.controller import setting
+from flyball.app.core import ConfigKey, backoff
+from flyball.app.events import NodeQuarantined, NodeReleased, Payload, Row
 
 LATEST = 12
 """Latest shards remembered for each configuration."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from app.config import Parameter, RunSettings
-from app.events import HandlerReducer, Payload, Row
+from flyball.app.config import Parameter, RunSettings
+from flyball.app.events import HandlerReducer, Payload, Row
 
 Unit = Literal["", "Elo", "%", "rows"]
 

@@ -3,10 +3,10 @@
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from app.config.feedback import GauntletSettings, LearningRateSettings
-from app.controllers.state import FeedbackState
-from app.core import SECOND_US, SECONDS_PER_HOUR
-from app.events.envelope import EPOCH
+from flyball.app.config.feedback import GauntletSettings, LearningRateSettings
+from flyball.app.controllers.state import FeedbackState
+from flyball.app.core import SECOND_US, SECONDS_PER_HOUR
+from flyball.app.events.envelope import EPOCH
 
 
 class Wait(NamedTuple):

@@ -20,12 +20,12 @@ from math import isclose
 from statistics import fmean
 from typing import ClassVar
 
-from app.config.feedback import CurriculumSettings
-from app.controllers.controller import Controller, Watched, setting
-from app.controllers.state import FeedbackState, States, state_of
-from app.core import SECOND_US, SECONDS_PER_HOUR, ConfigKey
-from app.events import CurriculumRebalanced, Emission, EvaluationCompleted, Event, Payload, Row, Step, handles
-from app.events.envelope import EPOCH
+from flyball.app.config.feedback import CurriculumSettings
+from flyball.app.controllers.controller import Controller, Watched, setting
+from flyball.app.controllers.state import FeedbackState, States, state_of
+from flyball.app.core import SECOND_US, SECONDS_PER_HOUR, ConfigKey
+from flyball.app.events import CurriculumRebalanced, Emission, EvaluationCompleted, Event, Payload, Row, Step, handles
+from flyball.app.events.envelope import EPOCH
 
 ALL = ""
 """Key of the only row, because weights concern all configurations together."""

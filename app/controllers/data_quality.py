@@ -5,11 +5,11 @@ The rules set the self-play rate, the training intensity and the training block.
 
 from datetime import timedelta
 
-from app.config.feedback import FeedbackSettings, IntensitySettings, QualitySettings
-from app.controllers.controller import Watched, setting
-from app.controllers.state import FeedbackState
-from app.core import SECOND_US
-from app.events import (
+from flyball.app.config.feedback import FeedbackSettings, IntensitySettings, QualitySettings
+from flyball.app.controllers.controller import Watched, setting
+from flyball.app.controllers.state import FeedbackState
+from flyball.app.core import SECOND_US
+from flyball.app.events import (
     Intensity,
     Payload,
     QualityPenaltyApplied,
@@ -18,7 +18,7 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
-from app.events.envelope import EPOCH
+from flyball.app.events.envelope import EPOCH
 
 
 class QualityRow(Row, frozen=True):

@@ -7,19 +7,19 @@ derives from the controller's name (``follow``).
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from app.config import KNOBS, PARAMETERS, Knob, Parameter, RunSettings
-from app.controllers.curriculum import CurriculumIntegration
-from app.controllers.gauntlet import GauntletFeedbackController
-from app.controllers.learning_rate import EvaluationFeedbackHandler
-from app.controllers.lifecycle import ModelLifecycleCoordinator
-from app.controllers.loop import FeedbackLoopController
-from app.controllers.loss_watch import LossWatch
-from app.controllers.ownership import knob_of, knobs_set
-from app.controllers.scheduler import SelfplayScheduler
-from app.controllers.trigger import TrainingTrigger
-from app.controllers.watchdog import ModelPerformanceWatchdog
-from app.core import OBSERVER, derive_id
-from app.events import (
+from flyball.app.config import KNOBS, PARAMETERS, Knob, Parameter, RunSettings
+from flyball.app.controllers.curriculum import CurriculumIntegration
+from flyball.app.controllers.gauntlet import GauntletFeedbackController
+from flyball.app.controllers.learning_rate import EvaluationFeedbackHandler
+from flyball.app.controllers.lifecycle import ModelLifecycleCoordinator
+from flyball.app.controllers.loop import FeedbackLoopController
+from flyball.app.controllers.loss_watch import LossWatch
+from flyball.app.controllers.ownership import knob_of, knobs_set
+from flyball.app.controllers.scheduler import SelfplayScheduler
+from flyball.app.controllers.trigger import TrainingTrigger
+from flyball.app.controllers.watchdog import ModelPerformanceWatchdog
+from flyball.app.core import OBSERVER, derive_id
+from flyball.app.events import (
     CheckpointAdded,
     CheckpointRetired,
     Envelope,

@@ -18,13 +18,13 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Literal, Self
 
-from app.config import SEARCH_BACKEND, RunSettings
-from app.config.feedback import FeedbackSettings, SchedulerSettings
-from app.controllers.needs import late_champions, most_rows, rows_needed
-from app.controllers.state import FeedbackState, States, state_of
-from app.controllers.worker_health import WorkerHealth
-from app.core import SECOND_US, ConfigKey, EventId, ModelHash
-from app.events import Cause, Row, ShardRef
+from flyball.app.config import SEARCH_BACKEND, RunSettings
+from flyball.app.config.feedback import FeedbackSettings, SchedulerSettings
+from flyball.app.controllers.needs import late_champions, most_rows, rows_needed
+from flyball.app.controllers.state import FeedbackState, States, state_of
+from flyball.app.controllers.worker_health import WorkerHealth
+from flyball.app.core import SECOND_US, ConfigKey, EventId, ModelHash
+from flyball.app.events import Cause, Row, ShardRef
 
 CREDIT_TURNS = 2
 """Turns at the lowest priority that a configuration may catch up after it was away."""
@@ -33,7 +33,7 @@ MOST_REQUESTS = 1000
 """Most requests of a configuration under way, because a shard may say that games bring hardly any rows."""
 
 LARGEST_REQUEST = 1024
-"""Most games that are merged into one request: as many as are searched at once (``app.play.search.TREES``)."""
+"""Most games that are merged into one request: as many as are searched at once (``flyball.app.play.search.TREES``)."""
 
 MARGIN = 1.05
 """Rows asked for / rows lacking, because games vary in length, and a few rows short cost another request."""

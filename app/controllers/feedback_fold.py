@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from app.config import PARAMETERS, Parameter, RunSettings
-from app.controllers.knobs import bounded, is_turned
-from app.controllers.state import FeedbackState, States, state_of
-from app.controllers.trend import later
-from app.core import RANDOM, SECONDS_PER_HOUR, is_observer
-from app.events import (
+from flyball.app.config import PARAMETERS, Parameter, RunSettings
+from flyball.app.controllers.knobs import bounded, is_turned
+from flyball.app.controllers.state import FeedbackState, States, state_of
+from flyball.app.controllers.trend import later
+from flyball.app.core import RANDOM, SECONDS_PER_HOUR, is_observer
+from flyball.app.events import (
     AdaptiveParamsChanged,
     ClockTick,
     CurriculumRebalanced,
@@ -42,7 +42,7 @@ from app.events import (
     TrainingUnblocked,
     handles,
 )
-from app.events.envelope import EPOCH
+from flyball.app.events.envelope import EPOCH
 
 WHOLE: frozenset[Parameter] = frozenset({"epochs", "games_per_iteration"})
 """Parameters that are whole numbers."""

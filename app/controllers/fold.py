@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
-from app.config import ForeignSettings, RunSettings
-from app.controllers.advice import as_advice
-from app.controllers.controller import Controller
-from app.controllers.feedback_fold import FeedbackFold
-from app.controllers.own_steps import check_step
-from app.controllers.ownership import Owners, knob_of
-from app.controllers.state import FeedbackState, States, state_of
-from app.core import FlyballError, located
-from app.events import (
+from flyball.app.config import ForeignSettings, RunSettings
+from flyball.app.controllers.advice import as_advice
+from flyball.app.controllers.controller import Controller
+from flyball.app.controllers.feedback_fold import FeedbackFold
+from flyball.app.controllers.own_steps import check_step
+from flyball.app.controllers.ownership import Owners, knob_of
+from flyball.app.controllers.state import FeedbackState, States, state_of
+from flyball.app.core import FlyballError, located
+from flyball.app.events import (
     Cause,
     Emission,
     Envelope,

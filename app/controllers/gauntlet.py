@@ -12,13 +12,13 @@ model that an operator or a rollback made current is not judged either, because 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from app.config import Parameter
-from app.controllers.controller import Controller, Watched, setting
-from app.controllers.cooldown import Wait, cooldown_wait, is_cooling
-from app.controllers.knobs import bounded, configured, is_turned
-from app.controllers.state import FeedbackState, States, state_of
-from app.core import HEURISTIC, RANDOM
-from app.events import (
+from flyball.app.config import Parameter
+from flyball.app.controllers.controller import Controller, Watched, setting
+from flyball.app.controllers.cooldown import Wait, cooldown_wait, is_cooling
+from flyball.app.controllers.knobs import bounded, configured, is_turned
+from flyball.app.controllers.state import FeedbackState, States, state_of
+from flyball.app.core import HEURISTIC, RANDOM
+from flyball.app.events import (
     Emission,
     EvaluationCompleted,
     Event,

@@ -9,8 +9,8 @@ a mean of scores, so when it allows training, at least one score reaches the thr
 configuration could play for ever, with data too good for a pause and too poor for a training.
 """
 
-from app.config import Parameter, RunSettings
-from app.config.settings import MAX_TEMPERATURE
+from flyball.app.config import Parameter, RunSettings
+from flyball.app.config.settings import MAX_TEMPERATURE
 
 
 def bounded(parameter: Parameter, value: float, settings: RunSettings, key: str) -> float:

@@ -9,11 +9,11 @@ The keeper applies its own events to its league at once, by ``league_after``, be
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
-from app.controllers.controller import Controller
-from app.controllers.emitters import LEAGUE_KEEPER
-from app.controllers.state import FeedbackState, States, state_of
-from app.core import ModelHash, derive_seed
-from app.events import (
+from flyball.app.controllers.controller import Controller
+from flyball.app.controllers.emitters import LEAGUE_KEEPER
+from flyball.app.controllers.state import FeedbackState, States, state_of
+from flyball.app.core import ModelHash, derive_seed
+from flyball.app.events import (
     AgentRating,
     CheckpointAdded,
     CheckpointRetired,
@@ -34,10 +34,10 @@ from app.events import (
     Step,
     handles,
 )
-from app.league.admission import admission, retirements
-from app.league.league import Agent, League, fold_league, league_after
-from app.league.matchmaking import distribution
-from app.league.tournaments import tournaments
+from flyball.app.league.admission import admission, retirements
+from flyball.app.league.league import Agent, League, fold_league, league_after
+from flyball.app.league.matchmaking import distribution
+from flyball.app.league.tournaments import tournaments
 
 Leaving = Literal["expired", "evicted", "rolled_back"]
 

@@ -14,16 +14,16 @@ from datetime import timedelta
 from math import hypot
 from typing import Any, ClassVar, NamedTuple
 
-from app.config import Parameter
-from app.config.feedback import LearningRateSettings
-from app.controllers.controller import Controller, Watched, setting
-from app.controllers.cooldown import NOTHING, Wait, cooldown_wait, is_cooling
-from app.controllers.knobs import is_turned
-from app.controllers.lineage import REMEMBERED
-from app.controllers.state import HISTORY_LENGTH, FeedbackState, States, state_of
-from app.controllers.trend import connected
-from app.core import ModelHash
-from app.events import (
+from flyball.app.config import Parameter
+from flyball.app.config.feedback import LearningRateSettings
+from flyball.app.controllers.controller import Controller, Watched, setting
+from flyball.app.controllers.cooldown import NOTHING, Wait, cooldown_wait, is_cooling
+from flyball.app.controllers.knobs import is_turned
+from flyball.app.controllers.lineage import REMEMBERED
+from flyball.app.controllers.state import HISTORY_LENGTH, FeedbackState, States, state_of
+from flyball.app.controllers.trend import connected
+from flyball.app.core import ModelHash
+from flyball.app.events import (
     Emission,
     EvaluationCompleted,
     Event,

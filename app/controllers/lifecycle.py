@@ -19,11 +19,11 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
-from app.controllers.controller import Controller, Watched, setting
-from app.controllers.lineage import Champion, Lineage
-from app.controllers.state import States, state_of
-from app.controllers.watchdog import SEVERITIES
-from app.core import (
+from flyball.app.controllers.controller import Controller, Watched, setting
+from flyball.app.controllers.lineage import Champion, Lineage
+from flyball.app.controllers.state import States, state_of
+from flyball.app.controllers.watchdog import SEVERITIES
+from flyball.app.core import (
     HASH_DIGITS,
     PLAYERS_OF,
     SECOND_US,
@@ -38,7 +38,7 @@ from app.core import (
     sprt_bounds,
     sprt_verdict,
 )
-from app.events import (
+from flyball.app.events import (
     Cause,
     ClockTick,
     DistributionFailed,

@@ -2,8 +2,8 @@
 
 from typing import Self
 
-from app.core import Elo, EventId, ModelHash, is_observer
-from app.events import (
+from flyball.app.core import Elo, EventId, ModelHash, is_observer
+from flyball.app.events import (
     EloUpdated,
     EvaluationFailed,
     Event,

@@ -14,14 +14,14 @@ from datetime import timedelta
 from statistics import fmean
 from typing import Any, ClassVar
 
-from app.controllers.bad_nodes import Delivered, NodeRow, NodeWatch
-from app.controllers.controller import Controller, Watched
-from app.controllers.data_quality import QualityRow, apply_parity, apply_quality, watched_quality
-from app.controllers.feedback_fold import longest_between_sweeps
-from app.controllers.stall import check_stall, watched_gain
-from app.controllers.state import FeedbackState, States, state_of
-from app.core import SECOND_US, SECONDS_PER_HOUR, ModelHash, derive_seed
-from app.events import (
+from flyball.app.controllers.bad_nodes import Delivered, NodeRow, NodeWatch
+from flyball.app.controllers.controller import Controller, Watched
+from flyball.app.controllers.data_quality import QualityRow, apply_parity, apply_quality, watched_quality
+from flyball.app.controllers.feedback_fold import longest_between_sweeps
+from flyball.app.controllers.stall import check_stall, watched_gain
+from flyball.app.controllers.state import FeedbackState, States, state_of
+from flyball.app.core import SECOND_US, SECONDS_PER_HOUR, ModelHash, derive_seed
+from flyball.app.events import (
     Cause,
     ClockTick,
     Emission,

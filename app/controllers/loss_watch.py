@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from math import sqrt
 from typing import ClassVar
 
-from app.config.feedback import AnomalySettings
-from app.controllers.controller import Controller
-from app.controllers.state import States
-from app.events import (
+from flyball.app.config.feedback import AnomalySettings
+from flyball.app.controllers.controller import Controller
+from flyball.app.controllers.state import States
+from flyball.app.events import (
     Emission,
     Event,
     LossAnomalyDetected,

@@ -6,11 +6,11 @@ play in parallel, and less is lost when a worker fails or the model is replaced 
 
 from math import ceil
 
-from app.config import DEFAULT_BACKEND, GameConfig, RunSettings
-from app.controllers.lineage import REMEMBERED
-from app.controllers.state import FeedbackState
-from app.core import ModelHash
-from app.events import Row, ShardRef
+from flyball.app.config import DEFAULT_BACKEND, GameConfig, RunSettings
+from flyball.app.controllers.lineage import REMEMBERED
+from flyball.app.controllers.state import FeedbackState
+from flyball.app.core import ModelHash
+from flyball.app.events import Row, ShardRef
 
 
 def rows_needed(state: FeedbackState, settings: RunSettings) -> float | None:

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from app.core import FlyballError
-from app.events import Emission, Payload, Row, Step
+from flyball.app.core import FlyballError
+from flyball.app.events import Emission, Payload, Row, Step
 
 
 class UnfitStep(FlyballError):

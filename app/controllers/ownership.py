@@ -6,8 +6,8 @@ always, and ``Owners`` drops their decisions about those knobs. Operators may st
 
 from collections.abc import Mapping
 
-from app.config import PARAMETERS, Knob, RunSettings
-from app.events import (
+from flyball.app.config import PARAMETERS, Knob, RunSettings
+from flyball.app.events import (
     AdaptiveParamsChanged,
     CurriculumRebalanced,
     Envelope,

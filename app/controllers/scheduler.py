@@ -10,9 +10,9 @@ its model.
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from app.config import RunSettings, SelfplaySettings
-from app.controllers.controller import Controller
-from app.controllers.fair_queue import (
+from flyball.app.config import RunSettings, SelfplaySettings
+from flyball.app.controllers.controller import Controller
+from flyball.app.controllers.fair_queue import (
     MOST_LEASES,
     ConfigRow,
     OutstandingRequest,
@@ -24,10 +24,10 @@ from app.controllers.fair_queue import (
     request_games,
     turn_seconds,
 )
-from app.controllers.needs import is_fresh, is_usable, late_champions, latest_shards, most_rows
-from app.controllers.state import States, state_of
-from app.core import SECOND_US, ConfigKey, ModelHash, derive_id, derive_seed, lineups
-from app.events import (
+from flyball.app.controllers.needs import is_fresh, is_usable, late_champions, latest_shards, most_rows
+from flyball.app.controllers.state import States, state_of
+from flyball.app.core import SECOND_US, ConfigKey, ModelHash, derive_id, derive_seed, lineups
+from flyball.app.events import (
     AdaptiveParamsChanged,
     ClockTick,
     DaemonReady,

@@ -19,13 +19,13 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from app.config.feedback import StallSettings
-from app.controllers.controller import Watched
-from app.controllers.state import FeedbackState
-from app.controllers.trend import RatingPool, Slope, latest_slopes
-from app.core import SECOND_US, SECONDS_PER_HOUR
-from app.events import Cause, Emission, ExplorationBoost, PlateauDetected
-from app.events.envelope import EPOCH
+from flyball.app.config.feedback import StallSettings
+from flyball.app.controllers.controller import Watched
+from flyball.app.controllers.state import FeedbackState
+from flyball.app.controllers.trend import RatingPool, Slope, latest_slopes
+from flyball.app.core import SECOND_US, SECONDS_PER_HOUR
+from flyball.app.events import Cause, Emission, ExplorationBoost, PlateauDetected
+from flyball.app.events.envelope import EPOCH
 
 
 class Stall(NamedTuple):

@@ -13,13 +13,13 @@ from typing import Annotated, Literal, Self
 
 from msgspec import Meta
 
-from app.config import Parameter, RunSettings
-from app.config.feedback import StallSettings
-from app.controllers.knobs import configured
-from app.controllers.lineage import REMEMBERED, Lineage
-from app.controllers.trend import RatingPoint, RatingPool, connected, pooled, present_slope
-from app.core import SECONDS_PER_HOUR, ConfigKey, Elo, EloPerHour, ModelHash
-from app.events import (
+from flyball.app.config import Parameter, RunSettings
+from flyball.app.config.feedback import StallSettings
+from flyball.app.controllers.knobs import configured
+from flyball.app.controllers.lineage import REMEMBERED, Lineage
+from flyball.app.controllers.trend import RatingPoint, RatingPool, connected, pooled, present_slope
+from flyball.app.core import SECONDS_PER_HOUR, ConfigKey, Elo, EloPerHour, ModelHash
+from flyball.app.events import (
     Cause,
     Intensity,
     MatchmakingUpdated,

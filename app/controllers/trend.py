@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from math import sqrt
 from typing import NamedTuple
 
-from app.core import SECONDS_PER_HOUR, Elo, EloPerHour, ModelHash
-from app.events import Row
+from flyball.app.core import SECONDS_PER_HOUR, Elo, EloPerHour, ModelHash
+from flyball.app.events import Row
 
 
 class RatingPoint(Row, frozen=True):

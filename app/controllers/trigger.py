@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
-from app.controllers.controller import Controller, Watched
-from app.controllers.needs import is_fresh, is_usable, latest_shards, rows_needed
-from app.controllers.state import FeedbackState, States, state_of
-from app.core import SECOND_US, derive_seed
-from app.events import (
+from flyball.app.controllers.controller import Controller, Watched
+from flyball.app.controllers.needs import is_fresh, is_usable, latest_shards, rows_needed
+from flyball.app.controllers.state import FeedbackState, States, state_of
+from flyball.app.core import SECOND_US, derive_seed
+from flyball.app.events import (
     AdaptiveParamsChanged,
     Cause,
     ClockTick,
@@ -42,7 +42,7 @@ from app.events import (
     TrainingUnblocked,
     handles,
 )
-from app.events.envelope import EPOCH
+from flyball.app.events.envelope import EPOCH
 
 COLD_START_US = 10 * SECOND_US
 """Idle time after which a configuration without a model is given its first training again."""

@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from math import log, log10
 from typing import Any, ClassVar, NamedTuple, Self
 
-from app.config.feedback import WatchdogSettings
-from app.controllers.controller import Controller, Watched
-from app.controllers.lineage import REMEMBERED, Champion
-from app.controllers.state import States, state_of
-from app.core import ANCHOR, ELO_SCALE, NEWEST_ANCHOR, RANDOM, ModelHash, derive_seed, expected_score
-from app.events import (
+from flyball.app.config.feedback import WatchdogSettings
+from flyball.app.controllers.controller import Controller, Watched
+from flyball.app.controllers.lineage import REMEMBERED, Champion
+from flyball.app.controllers.state import States, state_of
+from flyball.app.core import ANCHOR, ELO_SCALE, NEWEST_ANCHOR, RANDOM, ModelHash, derive_seed, expected_score
+from flyball.app.events import (
     Emission,
     EvaluationCompleted,
     Event,
@@ -38,7 +38,7 @@ from app.events import (
     Step,
     handles,
 )
-from app.league.totals import decisive_games
+from flyball.app.league.totals import decisive_games
 
 # Local level model of the strength of good models, from games against the fixed opponent.
 #

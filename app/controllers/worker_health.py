@@ -6,9 +6,9 @@ worker or the job is at fault.
 
 from typing import Self
 
-from app.config.feedback import NodeSettings
-from app.core import SECOND_US, backoff
-from app.events import NodeDegraded, Row
+from flyball.app.config.feedback import NodeSettings
+from flyball.app.core import SECOND_US, backoff
+from flyball.app.events import NodeDegraded, Row
 
 
 class WorkerHealth(Row, frozen=True):

@@ -1,10 +1,10 @@
 """Ids, statistics, seeds, clock and errors, on which everything else builds."""
 
-from app.core.backoff import backoff
-from app.core.clock import SECOND_US, SECONDS_PER_HOUR, Clock
-from app.core.errors import BadUsage, Finding, FlyballError, UnusableFile, located, reading, writing
-from app.core.foreign_json import parse_json
-from app.core.ids import (
+from flyball.app.core.backoff import backoff
+from flyball.app.core.clock import SECOND_US, SECONDS_PER_HOUR, Clock
+from flyball.app.core.errors import BadUsage, Finding, FlyballError, UnusableFile, located, reading, writing
+from flyball.app.core.foreign_json import parse_json
+from flyball.app.core.ids import (
     ANCHOR,
     BROKER,
     HASH_DIGITS,
@@ -31,11 +31,18 @@ from app.core.ids import (
     is_observer,
     split_search,
 )
-from app.core.jobs import Job, JsonObject, Report
-from app.core.network_shape import NetworkShape
-from app.core.plugins import UnknownPlugin, allow_modules_in, import_modules, load_plugin, misspelling_hint, misspelt
-from app.core.rng import Wheel, derive_point, derive_seed, lineups
-from app.core.statistics import (
+from flyball.app.core.jobs import Job, JsonObject, Report
+from flyball.app.core.network_shape import NetworkShape
+from flyball.app.core.plugins import (
+    UnknownPlugin,
+    allow_modules_in,
+    import_modules,
+    load_plugin,
+    misspelling_hint,
+    misspelt,
+)
+from flyball.app.core.rng import Wheel, derive_point, derive_seed, lineups
+from flyball.app.core.statistics import (
     ELO_SCALE,
     LEAST_P,
     PLAYERS_OF,
@@ -54,5 +61,5 @@ from app.core.statistics import (
     student,
     wilson_interval,
 )
-from app.core.suggestions import nearest, suggest
-from app.core.tabular import Record, Tabular, figure_text, flat, named
+from flyball.app.core.suggestions import nearest, suggest
+from flyball.app.core.tabular import Record, Tabular, figure_text, flat, named

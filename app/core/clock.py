@@ -1,6 +1,6 @@
 """Clocks and recorded time.
 
-The code here is pure: only ``daemons.clock`` reads the system's clocks.
+The code here is pure: only ``flyball.daemons.clock`` reads the system's clocks.
 
 Recorded time follows the time of day, never goes back and never stands still. The time of day may jump: when it is set
 by hand, by NTP after a boot, or when a machine wakes up. A small jump forward is followed at once. A large one is

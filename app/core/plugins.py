@@ -8,8 +8,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from app.core.errors import FlyballError
-from app.core.suggestions import suggest
+from flyball.app.core.errors import FlyballError
+from flyball.app.core.suggestions import suggest
 
 ALIKE = 0.85
 """Similarity from which a name counts as misspelt: that of ``heuristics`` and ``heuristic`` is 0.95."""

@@ -12,7 +12,7 @@ from itertools import accumulate
 from struct import unpack
 from typing import Generic, TypeVar
 
-from app.core.ids import derive_id, prefixed
+from flyball.app.core.ids import derive_id, prefixed
 
 POINT_BYTES, MANTISSA_BITS = 8, 53
 T = TypeVar("T")

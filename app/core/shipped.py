@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import app
+from flyball import app
 
 
 def shipped(packaged: str, in_checkout: str) -> Path:

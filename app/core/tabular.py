@@ -6,9 +6,9 @@ from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from app.core.errors import FlyballError
-from app.core.ids import HASH_DIGITS, is_model, split_search
-from app.core.suggestions import suggest
+from flyball.app.core.errors import FlyballError
+from flyball.app.core.ids import HASH_DIGITS, is_model, split_search
+from flyball.app.core.suggestions import suggest
 
 if TYPE_CHECKING:
     from pandas import DataFrame

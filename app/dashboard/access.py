@@ -8,10 +8,10 @@ from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
 
-from app.bus.keys import BadKey, read_private
-from app.config.dashboard import DashboardSettings
-from app.core import FlyballError
-from app.core.hosts import LOOPBACK_NAMES, name_in
+from flyball.app.bus.keys import BadKey, read_private
+from flyball.app.config.dashboard import DashboardSettings
+from flyball.app.core import FlyballError
+from flyball.app.core.hosts import LOOPBACK_NAMES, name_in
 
 LEAST_TOKEN = 16
 """Fewest characters of a token."""

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 
-from app.api.publishing import check_publishable, check_scope, payload_of, publish_on
-from app.api.runs import RunLocation, connected, silent
-from app.api.scenarios import plan_scenario
-from app.core import EventId, FlyballError, derive_id
-from app.dashboard.model import RunModel
-from app.events import (
+from flyball.app.api.publishing import check_publishable, check_scope, payload_of, publish_on
+from flyball.app.api.runs import RunLocation, connected, silent
+from flyball.app.api.scenarios import plan_scenario
+from flyball.app.core import EventId, FlyballError, derive_id
+from flyball.app.dashboard.model import RunModel
+from flyball.app.events import (
     ExplorationBoost,
     ModelPromoted,
     Payload,
@@ -20,9 +20,9 @@ from app.events import (
     TrainingUnblocked,
     originate,
 )
-from app.scenarios import SCENARIOS
-from app.status.summary import short
-from daemons.clock import SystemClock, boot_id
+from flyball.app.scenarios import SCENARIOS
+from flyball.app.status.summary import short
+from flyball.daemons.clock import SystemClock, boot_id
 
 DEADLINE_S = 10.0
 MOST_REASON = 300

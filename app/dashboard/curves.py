@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import SECOND_US
-from app.dashboard.marks import ConfigMarks
-from app.events import EvaluationCompleted, Event, Payload
-from app.telemetry.curves import Curves, points
+from flyball.app.core import SECOND_US
+from flyball.app.dashboard.marks import ConfigMarks
+from flyball.app.events import EvaluationCompleted, Event, Payload
+from flyball.app.telemetry.curves import Curves, points
 
 Z95 = 1.96
 """Standard errors on each side of a 95% interval."""

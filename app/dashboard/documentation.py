@@ -8,10 +8,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from app.core.hosts import LOOPBACK_NAMES
-from app.dashboard.access import Access
-from app.dashboard.pages import docs
-from app.dashboard.web import server_config, web_application
+from flyball.app.core.hosts import LOOPBACK_NAMES
+from flyball.app.dashboard.access import Access
+from flyball.app.dashboard.pages import docs
+from flyball.app.dashboard.web import server_config, web_application
 
 
 def documentation() -> Starlette:

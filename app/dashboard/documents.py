@@ -19,7 +19,7 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 from markupsafe import Markup
 
-from app.core.shipped import shipped
+from flyball.app.core.shipped import shipped
 
 ADDRESS = "/docs"
 """Address of the documents on a server; a document's path follows."""

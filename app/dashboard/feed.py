@@ -8,14 +8,14 @@ from itertools import islice
 
 import structlog
 
-from app.api.following import BrokerWatch
-from app.api.runs import RunLocation
-from app.core import FlyballError
-from app.dashboard.model import RunModel
-from app.journal import NotAJournal, SqliteJournalReader, history
-from app.journal.history import voided_events
-from app.replay.replaying import all_settings
-from app.status.status import Status
+from flyball.app.api.following import BrokerWatch
+from flyball.app.api.runs import RunLocation
+from flyball.app.core import FlyballError
+from flyball.app.dashboard.model import RunModel
+from flyball.app.journal import NotAJournal, SqliteJournalReader, history
+from flyball.app.journal.history import voided_events
+from flyball.app.replay.replaying import all_settings
+from flyball.app.status.status import Status
 
 LOOK_SECONDS = 0.5
 AT_ONCE = 500

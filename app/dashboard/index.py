@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.events import BY_TYPE, Event
-from app.events.frames import hash_id
+from flyball.app.events import BY_TYPE, Event
+from flyball.app.events.frames import hash_id
 
 MOST = 1_000_000
 """Events that are remembered. Up to a quarter more are kept, so that forgetting is rare."""

@@ -14,8 +14,8 @@ from time import monotonic
 import structlog
 from starlette.requests import Request
 
-from app.core import FlyballError
-from app.engine import Engine, JobFailed, JsonObject, LocalEngine
+from flyball.app.core import FlyballError
+from flyball.app.engine import Engine, JobFailed, JsonObject, LocalEngine
 
 ABANDONED_SECONDS = 60.0
 """Time without a look after which an unfinished job is stopped. A page in a hidden tab looks about once a minute."""

@@ -13,13 +13,22 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from app.api.commands import completed, flyball_anywhere
-from app.config.loading import UnknownConfig
-from app.dashboard.feed import Feed
-from app.dashboard.marks import NAMES
-from app.status.status import ConfigStatus
-from app.status.summary import UNKNOWN, short, show_age, show_clock, show_emitter, show_outcome, show_time, summarise
-from app.status.watched import acts_text, amount, waits_text
+from flyball.app.api.commands import completed, flyball_anywhere
+from flyball.app.config.loading import UnknownConfig
+from flyball.app.dashboard.feed import Feed
+from flyball.app.dashboard.marks import NAMES
+from flyball.app.status.status import ConfigStatus
+from flyball.app.status.summary import (
+    UNKNOWN,
+    short,
+    show_age,
+    show_clock,
+    show_emitter,
+    show_outcome,
+    show_time,
+    summarise,
+)
+from flyball.app.status.watched import acts_text, amount, waits_text
 
 HERE = Path(__file__).parent
 

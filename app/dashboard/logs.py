@@ -5,8 +5,8 @@ from heapq import nlargest
 from typing import Any, Self
 from zlib import crc32
 
-from app.config import RunFolder
-from app.telemetry import last_records
+from flyball.app.config import RunFolder
+from flyball.app.telemetry import last_records
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
-from app.config import RunSettings
-from app.controllers.state import FeedbackState
-from app.core import SECOND_US, SECONDS_PER_HOUR
-from app.events import (
+from flyball.app.config import RunSettings
+from flyball.app.controllers.state import FeedbackState
+from flyball.app.core import SECOND_US, SECONDS_PER_HOUR
+from flyball.app.events import (
     AdaptiveParamsChanged,
     CurriculumRebalanced,
     Event,
@@ -27,8 +27,8 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
-from app.events.envelope import EPOCH
-from app.status.summary import show_emitter, summarise
+from flyball.app.events.envelope import EPOCH
+from flyball.app.status.summary import show_emitter, summarise
 
 MOST = 200
 """Latest marks, and latest bands, of each kind that are kept."""

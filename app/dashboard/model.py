@@ -4,18 +4,18 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Any
 
-from app.config import RunSettings
-from app.controllers.state import state_of
-from app.core import FlyballError
-from app.dashboard.curves import CURVES_READ, ConfigCurves
-from app.dashboard.index import EventIndex
-from app.dashboard.marks import MARKS_READ, mark_text
-from app.dashboard.shares import WorkerShares
-from app.events import CurriculumRebalanced, Event, ModelPromoted, PromotionRejected
-from app.replay.run_report import RunReports
-from app.status.league import LEAGUES_READ, Leagues
-from app.status.state import STATE_READS, StateFields
-from app.status.status import READS, Board
+from flyball.app.config import RunSettings
+from flyball.app.controllers.state import state_of
+from flyball.app.core import FlyballError
+from flyball.app.dashboard.curves import CURVES_READ, ConfigCurves
+from flyball.app.dashboard.index import EventIndex
+from flyball.app.dashboard.marks import MARKS_READ, mark_text
+from flyball.app.dashboard.shares import WorkerShares
+from flyball.app.events import CurriculumRebalanced, Event, ModelPromoted, PromotionRejected
+from flyball.app.replay.run_report import RunReports
+from flyball.app.status.league import LEAGUES_READ, Leagues
+from flyball.app.status.state import STATE_READS, StateFields
+from flyball.app.status.status import READS, Board
 
 NOTABLE = 12
 """Events that the overview shows."""

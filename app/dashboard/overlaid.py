@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from math import ceil, floor, log10
 from typing import NamedTuple
 
-from app.core import ConfigKey
-from app.dashboard.curves import Z95, elo_axis, thin
-from app.replay.run_comparison import HourlyRating, RunComparison
+from flyball.app.core import ConfigKey
+from flyball.app.dashboard.curves import Z95, elo_axis, thin
+from flyball.app.replay.run_comparison import HourlyRating, RunComparison
 
 MOST_POINTS = 400
 TICKS = 5

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from app.api.playing import PERSON, Opinion
-from app.core import is_model, split_search
-from app.dashboard.boards import counts, draw, side_names
-from app.dashboard.boards.spots import Spot, SpotPath, spots_of
-from app.dashboard.playing import PlayedGame
-from app.dashboard.watched import outcome, player_name
-from app.games.hearts.cards import SEATS
-from app.games.hearts.play import PASSED
-from app.games.positions import NOBODY, HeartsPosition, Position, spectator_of
-from app.games.seat_view import seen_by, text_for
+from flyball.app.api.playing import PERSON, Opinion
+from flyball.app.core import is_model, split_search
+from flyball.app.dashboard.boards import counts, draw, side_names
+from flyball.app.dashboard.boards.spots import Spot, SpotPath, spots_of
+from flyball.app.dashboard.playing import PlayedGame
+from flyball.app.dashboard.watched import outcome, player_name
+from flyball.app.games.hearts.cards import SEATS
+from flyball.app.games.hearts.play import PASSED
+from flyball.app.games.positions import NOBODY, HeartsPosition, Position, spectator_of
+from flyball.app.games.seat_view import seen_by, text_for
 
 FEW = 24
 """Most spots that are marked on the board; more marks would hide the position."""

@@ -7,18 +7,18 @@ from contextlib import asynccontextmanager
 from itertools import count
 from time import monotonic
 
-from app.api.kept_games import KeptGame, keep_game
-from app.api.playing import PERSON, Answer, Opinion, PlaySpec, Seated
-from app.api.runs import RunLocation
-from app.api.watching import Decision
-from app.core import FlyballError, derive_id
-from app.dashboard.jobs import PageJob, PageJobs
-from app.games import open_table
-from app.games.session import GameSession, Standing
-from app.games.table import FINISHED
-from daemons.clock import SystemClock, boot_id
+from flyball.app.api.kept_games import KeptGame, keep_game
+from flyball.app.api.playing import PERSON, Answer, Opinion, PlaySpec, Seated
+from flyball.app.api.runs import RunLocation
+from flyball.app.api.watching import Decision
+from flyball.app.core import FlyballError, derive_id
+from flyball.app.dashboard.jobs import PageJob, PageJobs
+from flyball.app.games import open_table
+from flyball.app.games.session import GameSession, Standing
+from flyball.app.games.table import FINISHED
+from flyball.daemons.clock import SystemClock, boot_id
 
-SEAT, ANSWER, THINK = (f"app.api.play_job:{job}" for job in ("seat_players", "answer", "think"))
+SEAT, ANSWER, THINK = (f"flyball.app.api.play_job:{job}" for job in ("seat_players", "answer", "think"))
 
 ANSWER_SECONDS, OPINION_SECONDS = 300.0, 120.0
 """Longest times for the moves of the others, and for an opinion."""

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-from app.api.runs import open_journal
-from app.core import FlyballError
-from app.dashboard.feed import Feed
-from app.dashboard.index import EventIndex
-from app.events import Event
-from app.events.frames import read_events
-from app.status.trace import Trace, TracedEvent
+from flyball.app.api.runs import open_journal
+from flyball.app.core import FlyballError
+from flyball.app.dashboard.feed import Feed
+from flyball.app.dashboard.index import EventIndex
+from flyball.app.events import Event
+from flyball.app.events.frames import read_events
+from flyball.app.status.trace import Trace, TracedEvent
 
 CAUSES, EFFECTS = 8, 6
 """Generations shown before and after an event."""

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.dashboard.access import Access
+from flyball.app.dashboard.access import Access
 
 OPEN_PATHS = ("/static/", "/sign-in")
 """Paths that need no token."""

@@ -9,13 +9,13 @@ from types import FrameType
 import uvicorn
 from starlette.applications import Starlette
 
-from app.api.runs import RunLocation
-from app.dashboard import session, stream
-from app.dashboard.access import Access
-from app.dashboard.feed import Feed
-from app.dashboard.jobs import PageJobs
-from app.dashboard.layout import Page
-from app.dashboard.pages import (
+from flyball.app.api.runs import RunLocation
+from flyball.app.dashboard import session, stream
+from flyball.app.dashboard.access import Access
+from flyball.app.dashboard.feed import Feed
+from flyball.app.dashboard.jobs import PageJobs
+from flyball.app.dashboard.layout import Page
+from flyball.app.dashboard.pages import (
     actions,
     configuration,
     controllers,
@@ -31,10 +31,10 @@ from app.dashboard.pages import (
     training,
     what_if,
 )
-from app.dashboard.pages.actions import Pending
-from app.dashboard.playing import PlayedGames
-from app.dashboard.web import server_config, web_application
-from daemons.supervisor import Notifier
+from flyball.app.dashboard.pages.actions import Pending
+from flyball.app.dashboard.playing import PlayedGames
+from flyball.app.dashboard.web import server_config, web_application
+from flyball.daemons.supervisor import Notifier
 
 PAGES: tuple[Page, ...] = (
     overview.PAGE,

@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from app.dashboard.access import Access, cookie_name
-from app.dashboard.layout import render
+from flyball.app.dashboard.access import Access, cookie_name
+from flyball.app.dashboard.layout import render
 
 MOST_BYTES = 65_536
 """Largest form that is read."""

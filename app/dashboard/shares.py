@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.controllers.state import States, WorkerTime
-from app.core import SECOND_US, ConfigKey
+from flyball.app.controllers.state import States, WorkerTime
+from flyball.app.core import SECOND_US, ConfigKey
 
 MOST_MOMENTS = 240
 """Moments at which the worker time is noted. With more, every second one is dropped."""

@@ -14,11 +14,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from app.dashboard.feed import Feed
-from app.dashboard.layout import feed_of, whole_number
-from app.dashboard.pages.events import EventFilter, rows_html
-from app.dashboard.recorded import events_at
-from app.events import Event
+from flyball.app.dashboard.feed import Feed
+from flyball.app.dashboard.layout import feed_of, whole_number
+from flyball.app.dashboard.pages.events import EventFilter, rows_html
+from flyball.app.dashboard.recorded import events_at
+from flyball.app.events import Event
 
 PING_SECONDS = 15.0
 """Time without news after which a comment is sent. Otherwise proxies would close the connection."""

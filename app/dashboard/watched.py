@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from app.api.kept_games import KeptGame
-from app.api.watching import Decision, Progress, WatchedGame
-from app.config import GameConfig
-from app.dashboard.boards import counts, draw, side_names
-from app.dashboard.boards.svg import stroke, tag
-from app.dashboard.jobs import PageJob
-from app.games import open_table
-from app.games.positions import NOBODY, Ply, spectator_of
-from app.status.summary import short
+from flyball.app.api.kept_games import KeptGame
+from flyball.app.api.watching import Decision, Progress, WatchedGame
+from flyball.app.config import GameConfig
+from flyball.app.dashboard.boards import counts, draw, side_names
+from flyball.app.dashboard.boards.svg import stroke, tag
+from flyball.app.dashboard.jobs import PageJob
+from flyball.app.games import open_table
+from flyball.app.games.positions import NOBODY, Ply, spectator_of
+from flyball.app.status.summary import short
 
 NEAR = 6
 """Plies before and after the present one that are listed."""

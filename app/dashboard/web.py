@@ -11,13 +11,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-from app.api.kept_games import NoSuchGame
-from app.config.loading import UnknownConfig
-from app.core import FlyballError
-from app.dashboard.access import Access
-from app.dashboard.layout import HERE, Page, render
-from app.dashboard.recorded import NoSuchEvent
-from app.dashboard.security import Guard
+from flyball.app.api.kept_games import NoSuchGame
+from flyball.app.config.loading import UnknownConfig
+from flyball.app.core import FlyballError
+from flyball.app.dashboard.access import Access
+from flyball.app.dashboard.layout import HERE, Page, render
+from flyball.app.dashboard.recorded import NoSuchEvent
+from flyball.app.dashboard.security import Guard
 
 DRAIN_SECONDS = 2
 """Longest wait for open requests at the end."""

@@ -2,8 +2,8 @@
 
 from inspect import getmembers, isgeneratorfunction
 
-from app.doctor import daemons, journal, machine, training
-from app.doctor.diagnosis import Check
+from flyball.app.doctor import daemons, journal, machine, training
+from flyball.app.doctor.diagnosis import Check
 
 
 def _checks() -> list[Check]:

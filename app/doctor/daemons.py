@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
 
-from app.core import BROKER
-from app.doctor.diagnosis import Symptom
-from app.doctor.facts import Facts
-from app.events import DaemonFact, DaemonStarted, DaemonStopped
-from app.status.status import DaemonStatus, on_one_line
-from app.status.summary import show_age
+from flyball.app.core import BROKER
+from flyball.app.doctor.diagnosis import Symptom
+from flyball.app.doctor.facts import Facts
+from flyball.app.events import DaemonFact, DaemonStarted, DaemonStopped
+from flyball.app.status.status import DaemonStatus, on_one_line
+from flyball.app.status.summary import show_age
 
 LOOP = timedelta(minutes=10)
 LOOP_FAILURES = 3

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from app.doctor.facts import Facts
+from flyball.app.doctor.facts import Facts
 
 Level = Literal["critical", "warning", "notice"]
 LEVELS: tuple[Level, ...] = ("critical", "warning", "notice")

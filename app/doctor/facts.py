@@ -6,11 +6,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from app.bus.keys import Key
-from app.config import RunSettings
-from app.events import Event
-from app.status.configs import ConfigRow
-from app.status.status import ProcessEnd, Status
+from flyball.app.bus.keys import Key
+from flyball.app.config import RunSettings
+from flyball.app.events import Event
+from flyball.app.status.configs import ConfigRow
+from flyball.app.status.status import ProcessEnd, Status
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from app.api.runs import (
+from flyball.app.api.runs import (
     ASK_SECONDS,
     RunLocation,
     board_on,
@@ -24,15 +24,15 @@ from app.api.runs import (
     read_board,
     silent,
 )
-from app.bus.access import KeyRefused
-from app.bus.keys import Key, KeyList, read_secret
-from app.bus.ports import BrokerUnavailable
-from app.config.devices import AUTO, JobKind
-from app.config.loading import Loaded
-from app.core import BROKER, FlyballError
-from app.core.clock import SECOND_US
-from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem, StoreUse
-from app.events import (
+from flyball.app.bus.access import KeyRefused
+from flyball.app.bus.keys import Key, KeyList, read_secret
+from flyball.app.bus.ports import BrokerUnavailable
+from flyball.app.config.devices import AUTO, JobKind
+from flyball.app.config.loading import Loaded
+from flyball.app.core import BROKER, FlyballError
+from flyball.app.core.clock import SECOND_US
+from flyball.app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem, StoreUse
+from flyball.app.events import (
     AccessRefused,
     ClockTick,
     DaemonFailed,
@@ -43,22 +43,22 @@ from app.events import (
     ModelRolledBack,
     Payload,
 )
-from app.events.envelope import EPOCH
-from app.journal import NotAJournal, SqliteJournalReader, history
-from app.journal.database import StorageError
-from app.journal.history import open_dead_letters, voided_events
-from app.journal.outbox import MAX_BYTES as OUTBOX_BYTES
-from app.language.packages import require_packages
-from app.language.text_server import TextServer
-from app.status.status import Board, Presence, ProcessEnd, ask_presence
-from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, open_store
-from app.store.blobs import model_remedy
-from app.telemetry import last_records
-from daemons.bootstrap import check_controllers
-from daemons.clock import SystemClock
-from daemons.forecast import forecast
-from daemons.run_folder import bus_endpoint, is_held, of_other_history
-from daemons.suitability import check_bots, check_devices, check_playable, check_trainers
+from flyball.app.events.envelope import EPOCH
+from flyball.app.journal import NotAJournal, SqliteJournalReader, history
+from flyball.app.journal.database import StorageError
+from flyball.app.journal.history import open_dead_letters, voided_events
+from flyball.app.journal.outbox import MAX_BYTES as OUTBOX_BYTES
+from flyball.app.language.packages import require_packages
+from flyball.app.language.text_server import TextServer
+from flyball.app.status.status import Board, Presence, ProcessEnd, ask_presence
+from flyball.app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, open_store
+from flyball.app.store.blobs import model_remedy
+from flyball.app.telemetry import last_records
+from flyball.daemons.bootstrap import check_controllers
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.forecast import forecast
+from flyball.daemons.run_folder import bus_endpoint, is_held, of_other_history
+from flyball.daemons.suitability import check_bots, check_devices, check_playable, check_trainers
 
 RECENT: frozenset[type[Payload]] = frozenset(
     {AccessRefused, ClockTick, DaemonFailed, DaemonReady, DaemonStarted, DaemonStopped, ModelRolledBack}

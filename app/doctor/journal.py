@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from app.core.sizes import size_text
-from app.doctor.diagnosis import Symptom
-from app.doctor.facts import Facts
+from flyball.app.core.sizes import size_text
+from flyball.app.doctor.diagnosis import Symptom
+from flyball.app.doctor.facts import Facts
 
 BEHIND_EVENTS = 100_000
 """Events beyond the limit that may stay live. Archiving begins after 25,000 new events, and takes a while."""

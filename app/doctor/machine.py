@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 from itertools import pairwise
 
-from app.bus.keys import Key
-from app.core import BROKER
-from app.core.clock import SECOND_US, SMALL_JUMP_US
-from app.core.sizes import size_text
-from app.doctor.diagnosis import Symptom
-from app.doctor.facts import Facts
-from app.events import AccessRefused, ClockTick, DaemonStarted
-from app.status.summary import show_age
+from flyball.app.bus.keys import Key
+from flyball.app.core import BROKER
+from flyball.app.core.clock import SECOND_US, SMALL_JUMP_US
+from flyball.app.core.sizes import size_text
+from flyball.app.doctor.diagnosis import Symptom
+from flyball.app.doctor.facts import Facts
+from flyball.app.events import AccessRefused, ClockTick, DaemonStarted
+from flyball.app.status.summary import show_age
 
 LITTLE_BYTES, ROOM_BYTES = 512 << 20, 4 << 30
 """Free space below which a disk is critical, or gets a warning."""

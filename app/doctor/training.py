@@ -4,16 +4,16 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 
-from app.config import RunSettings
-from app.core import SECOND_US
-from app.doctor.diagnosis import Symptom
-from app.doctor.facts import Facts
-from app.doctor.machine import LATELY
-from app.events import ModelRolledBack
-from app.events.envelope import EPOCH
-from app.status.configs import EVALUATION, TRAINING, ConfigRow
-from app.status.status import MANY_FAILURES, on_one_line
-from app.status.summary import short
+from flyball.app.config import RunSettings
+from flyball.app.core import SECOND_US
+from flyball.app.doctor.diagnosis import Symptom
+from flyball.app.doctor.facts import Facts
+from flyball.app.doctor.machine import LATELY
+from flyball.app.events import ModelRolledBack
+from flyball.app.events.envelope import EPOCH
+from flyball.app.status.configs import EVALUATION, TRAINING, ConfigRow
+from flyball.app.status.status import MANY_FAILURES, on_one_line
+from flyball.app.status.summary import short
 
 PAUSED_SHARDS = 3
 """Shards during a pause of training at which it is reported.

@@ -1,4 +1,4 @@
-"""The child process of ``LocalEngine``: ``python -m app.engine NICE``.
+"""The child process of ``LocalEngine``: ``python -m flyball.app.engine NICE``.
 
 It reads jobs from stdin and writes their frames to stdout. It ends when its stdin closes, even in the middle of a job,
 so it never outlives a parent that was killed.
@@ -12,9 +12,9 @@ import threading
 from queue import SimpleQueue
 from typing import BinaryIO
 
-from app.core import JsonObject
-from app.engine.port import TRACEPARENT
-from app.engine.worker import LENGTH_BYTES, frame_bytes, perform
+from flyball.app.core import JsonObject
+from flyball.app.engine.port import TRACEPARENT
+from flyball.app.engine.worker import LENGTH_BYTES, frame_bytes, perform
 
 
 def main() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from app.core import FlyballError, JsonObject, parse_json
-from app.engine.guard import command_environment, run_guarded
+from flyball.app.core import FlyballError, JsonObject, parse_json
+from flyball.app.engine.guard import command_environment, run_guarded
 
 REQUEST, RESULT = "request.json", "result.json"
 

@@ -1,7 +1,7 @@
 """The fork server: forks programs that begin with everything imported (ADR-011).
 
 ``flyball up`` forks the first server from itself, once it has imported the modules and before it opens anything
-(``begin``). A later one is ``python -m app.engine.fork_server MODULE...``, whose stdin is its channel. A request in the
+(``begin``). A later one is ``python -m flyball.app.engine.fork_server MODULE...``, whose stdin is its channel. A request in the
 channel is one byte with open files: a socket for this program, the program's stdin, stdout and stderr, and any others.
 The server forks at once. The child reads from that socket what it is to run. The server writes the child's pid into it,
 with a pidfd, and at the child's end the exit code.
@@ -32,7 +32,7 @@ from typing import Any, NoReturn
 import setproctitle
 import threadpoolctl
 
-from app.engine.programs import (
+from flyball.app.engine.programs import (
     NUMBER_BYTES,
     THREAD_VARIABLES,
     THREADS,
@@ -72,7 +72,7 @@ def begin(modules: Sequence[str], go_on: Callable[[Callable[[], None]], NoReturn
     sys.stdout.flush()
     if (pid := os.fork()) == 0:
         ours.close()
-        go_on(partial(_serve_begun, theirs, python_module("app.engine.fork_server", *modules)))
+        go_on(partial(_serve_begun, theirs, python_module("flyball.app.engine.fork_server", *modules)))
     theirs.close()
     use_begun(Begun(pid, ours))
 

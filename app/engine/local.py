@@ -5,10 +5,10 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from app.core import JsonObject, Report
-from app.engine.port import EngineClosed, JobFailed, trace_context
-from app.engine.programs import Program, child_environment, python_module, start_program
-from app.engine.worker import LENGTH_BYTES, encode, follow, frame_bytes, perform_here
+from flyball.app.core import JsonObject, Report
+from flyball.app.engine.port import EngineClosed, JobFailed, trace_context
+from flyball.app.engine.programs import Program, child_environment, python_module, start_program
+from flyball.app.engine.worker import LENGTH_BYTES, encode, follow, frame_bytes, perform_here
 
 _STOP_SECONDS = 5.0
 
@@ -93,7 +93,7 @@ class _Child:
     async def _running_process(self, function: str) -> Program:
         if not self._closed and (self._process is None or self._process.returncode is not None):
             # In a session of its own the child gets no Ctrl-C: the parent decides about its jobs.
-            command = python_module("app.engine", str(self._nice))
+            command = python_module("flyball.app.engine", str(self._nice))
             self._process = await start_program(command, self._environment, answers=True, fork=self._fork)
         if self._closed or self._process is None:  # perhaps closed while the process was starting
             if self._process is not None:

@@ -6,7 +6,7 @@ from typing import Protocol, Self
 
 import structlog
 
-from app.core import FlyballError, JsonObject, Report
+from flyball.app.core import FlyballError, JsonObject, Report
 
 
 class JobFailed(FlyballError):
@@ -61,7 +61,7 @@ class Engine(Protocol):
         on_progress: Report | None = None,
         deadline_seconds: float | None = None,
     ) -> JsonObject:
-        """Run ``function`` (``"package.module:name"``, an ``app.core.Job``) and return its result.
+        """Run ``function`` (``"package.module:name"``, an ``flyball.app.core.Job``) and return its result.
 
         Args:
             function: resolved by the worker, so that the engine depends on no job.

@@ -15,9 +15,9 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from app.core import FlyballError, JsonObject, Report
-from app.engine.port import TRACEPARENT, EngineClosed, JobFailed, trace_context
-from app.engine.worker import encode, follow, perform_here
+from flyball.app.core import FlyballError, JsonObject, Report
+from flyball.app.engine.port import TRACEPARENT, EngineClosed, JobFailed, trace_context
+from flyball.app.engine.worker import encode, follow, perform_here
 
 NAMESPACE = "flyball"
 ANSWER_SECONDS = 5.0

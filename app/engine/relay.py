@@ -8,9 +8,9 @@ from threading import Condition
 from time import monotonic
 from typing import Literal
 
-from app.core import JsonObject, Report
-from app.engine.port import EngineClosed, trace_context
-from app.engine.worker import encode, follow
+from flyball.app.core import JsonObject, Report
+from flyball.app.engine.port import EngineClosed, trace_context
+from flyball.app.engine.worker import encode, follow
 
 
 class HandedJob:
@@ -33,7 +33,7 @@ class HandedJob:
         return self.state != "over"
 
     def send(self, frame: JsonObject) -> bool:
-        """Send a frame of ``app.engine.worker``; return whether anybody waits for it.
+        """Send a frame of ``flyball.app.engine.worker``; return whether anybody waits for it.
 
         Raises ``ValueError`` or ``TypeError`` for what JSON cannot hold.
         """

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from app.core import JsonObject
-from app.engine.local import LocalEngine
+from flyball.app.core import JsonObject
+from flyball.app.engine.local import LocalEngine
 
 
 async def spread(

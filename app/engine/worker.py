@@ -10,8 +10,8 @@ import traceback
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 
-from app.core import FlyballError, Job, JsonObject, Report, located
-from app.engine.port import JobFailed, JobTimedOut, WorkerLost
+from flyball.app.core import FlyballError, Job, JsonObject, Report, located
+from flyball.app.engine.port import JobFailed, JobTimedOut, WorkerLost
 
 LENGTH_BYTES = 4
 _TRACE_ENTRIES = 8

@@ -10,10 +10,10 @@ from typing import Any, Literal, cast
 
 from pydantic import create_model
 
-from app.core import FlyballError, derive_id
-from app.events import decisions, facts, requests
-from app.events.envelope import Cause, Envelope, EnvelopeModel
-from app.events.payload import TYPE_PREFIX, Payload, Scope
+from flyball.app.core import FlyballError, derive_id
+from flyball.app.events import decisions, facts, requests
+from flyball.app.events.envelope import Cause, Envelope, EnvelopeModel
+from flyball.app.events.payload import TYPE_PREFIX, Payload, Scope
 
 _MAGIC = re.compile(r"[*?\[]")
 

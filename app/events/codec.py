@@ -16,10 +16,10 @@ from msgspec.structs import force_setattr
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
-from app.core import FlyballError
-from app.events.catalogue import BY_TYPE, CATALOGUE, UnknownEventType, envelope_model, resolve
-from app.events.envelope import EPOCH, LATEST, Envelope, EnvelopeModel
-from app.events.payload import Payload, Scope
+from flyball.app.core import FlyballError
+from flyball.app.events.catalogue import BY_TYPE, CATALOGUE, UnknownEventType, envelope_model, resolve
+from flyball.app.events.envelope import EPOCH, LATEST, Envelope, EnvelopeModel
+from flyball.app.events.payload import Payload, Scope
 
 
 class MalformedEvent(FlyballError):

@@ -4,9 +4,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from app.config import Parameter
-from app.core import ConfigKey, ModelHash, Name
-from app.events.payload import (
+from flyball.app.config import Parameter
+from flyball.app.core import ConfigKey, ModelHash, Name
+from flyball.app.events.payload import (
     MOST_ITEMS,
     Count,
     Decision,

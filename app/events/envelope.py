@@ -14,9 +14,9 @@ from msgspec import Meta, Raw, Struct
 from msgspec.json import Encoder
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from app.core import NAME_LENGTH, EventId, Name
-from app.events.payload import Payload, Scope
-from app.events.rows import Row
+from flyball.app.core import NAME_LENGTH, EventId, Name
+from flyball.app.events.payload import Payload, Scope
+from flyball.app.events.rows import Row
 
 P_co = TypeVar("P_co", bound=Payload, covariant=True)
 _NAME = Meta(min_length=1, max_length=NAME_LENGTH)

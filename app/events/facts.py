@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from app.core import DaemonName, EventId, ModelHash, Name, NodeName, PlayerName, ShardKey
-from app.events.payload import (
+from flyball.app.core import DaemonName, EventId, ModelHash, Name, NodeName, PlayerName, ShardKey
+from flyball.app.events.payload import (
     MOST_ITEMS,
     AgentRating,
     Count,

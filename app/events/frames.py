@@ -39,10 +39,10 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from app.core import FlyballError
-from app.events.codec import MalformedEvent, decode
-from app.events.envelope import Envelope, Event, encode
-from app.events.payload import Payload
+from flyball.app.core import FlyballError
+from flyball.app.events.codec import MalformedEvent, decode
+from flyball.app.events.envelope import Envelope, Event, encode
+from flyball.app.events.payload import Payload
 
 MAGIC = b"FBF1"
 FIXED = struct.Struct("<4sIIQQIIHHH")

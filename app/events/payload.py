@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from app.core import (
+from flyball.app.core import (
     PLAYERS_OF,
     Elo,
     EloPerHour,

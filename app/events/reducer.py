@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
 
-from app.events.envelope import Cause, Event
-from app.events.payload import Payload
-from app.events.rows import Row
+from flyball.app.events.envelope import Cause, Event
+from flyball.app.events.payload import Payload
+from flyball.app.events.rows import Row
 
 R = TypeVar("R", bound=Row)
 

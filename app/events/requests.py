@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from app.core import ModelHash, Name, PlayerName
-from app.events.payload import (
+from flyball.app.core import ModelHash, Name, PlayerName
+from flyball.app.events.payload import (
     MOST_ITEMS,
     Count,
     LearningRate,

@@ -11,8 +11,8 @@ Sources: https://www.w3.org/TR/trace-context/ (format), CloudEvents' distributed
 import re
 from typing import Any
 
-from app.core import FlyballError, derive_id
-from app.events.envelope import TRACEPARENT, Cause, Envelope
+from flyball.app.core import FlyballError, derive_id
+from flyball.app.events.envelope import TRACEPARENT, Cause, Envelope
 
 TRACE_DIGITS, SPAN_DIGITS = 32, 16
 SAMPLED = "01"

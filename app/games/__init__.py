@@ -1,11 +1,11 @@
 """Rules and encodings of games, in batches, from the mover's perspective. Seeds are arguments."""
 
-from app.games import diplomacy, shogi
-from app.games.catalogue import bots_of, checker_for, open_table, own_hearts
-from app.games.codec import symmetry
-from app.games.game import BrokenGame, Game
-from app.games.parity import Checker, GameRecord
-from app.games.table import (
+from flyball.app.games import diplomacy, shogi
+from flyball.app.games.catalogue import bots_of, checker_for, open_table, own_hearts
+from flyball.app.games.codec import symmetry
+from flyball.app.games.game import BrokenGame, Game
+from flyball.app.games.parity import Checker, GameRecord
+from flyball.app.games.table import (
     FINISHED,
     Heuristic,
     IllegalAction,

@@ -13,9 +13,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import inlined, kernel
-from app.games.codec import Codec
-from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, dense
+from flyball.app.core.kernels import inlined, kernel
+from flyball.app.games.codec import Codec
+from flyball.app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, dense
 
 SEATS = 2
 EMPTY = 2

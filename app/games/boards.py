@@ -9,8 +9,8 @@ differences below 1 leave it open, so that games seldom repeat.
 
 import numpy as np
 
-from app.games.codec import Codec, gather, identical, planes
-from app.games.table import Floats, Heuristic, Indices, Mask, Observations
+from flyball.app.games.codec import Codec, gather, identical, planes
+from flyball.app.games.table import Floats, Heuristic, Indices, Mask, Observations
 
 _FIELDS = 56  # 40 common fields, which OpenSpiel rotates for the observer, and 4 x 4 goals
 _COLOURS = 4

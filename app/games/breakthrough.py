@@ -5,10 +5,20 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import inlined, kernel
-from app.games.board_table import EMPTY, SEATS, BoardRules, cut_off, finish, forced, game_type, show_pieces, write_move
-from app.games.codec import Codec, gather, planes, symmetry, turn
-from app.games.table import Floats, Heuristic, Indices, Mask, Observations, Seats
+from flyball.app.core.kernels import inlined, kernel
+from flyball.app.games.board_table import (
+    EMPTY,
+    SEATS,
+    BoardRules,
+    cut_off,
+    finish,
+    forced,
+    game_type,
+    show_pieces,
+    write_move,
+)
+from flyball.app.games.codec import Codec, gather, planes, symmetry, turn
+from flyball.app.games.table import Floats, Heuristic, Indices, Mask, Observations, Seats
 
 
 def breakthrough(rows: int = 8, columns: int = 8) -> Codec:

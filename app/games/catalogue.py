@@ -3,7 +3,7 @@
 - Any OpenSpiel game can be played without code, from a configuration alone.
 - ``CODECS``: OpenSpiel games with observations from the mover's perspective, and perhaps symmetries and a heuristic.
 - ``BOARDS``, Hearts, Shogi and minishogi: games by our own rules, for configurations with ``engine = "flyball"``.
-- ``app.games.own``: user-defined games, and PettingZoo's.
+- ``flyball.app.games.own``: user-defined games, and PettingZoo's.
 """
 
 from collections.abc import Callable
@@ -13,31 +13,31 @@ from typing import Any
 
 import pyspiel
 
-from app.config import GameConfig
-from app.core import import_modules
-from app.games import boards, tricks
-from app.games.board_table import BoardRules, BoardTable
-from app.games.breakthrough import breakthrough, breakthrough_rules
-from app.games.clobber import clobber, clobber_rules
-from app.games.codec import Codec
-from app.games.connect_four import CONNECT_FOUR, connect_four
-from app.games.go import go, go_rules
-from app.games.hearts.cards import SEATS
-from app.games.hearts.rules import HeartsRules, parse_rules
-from app.games.hearts.table import HeartsTable
-from app.games.hex import hex_board, hex_rules
-from app.games.openspiel import OpenSpielTable, Rules, load_game
-from app.games.othello import OTHELLO, othello
-from app.games.own import is_own, open_own, own_checker
-from app.games.parity import Checker, HeartsChecker, ParityChecker, ReplayChecker
-from app.games.shogi.parity import ShogiChecker
-from app.games.shogi.table import ShogiRules, ShogiTable
-from app.games.shogi.table import parse_rules as parse_shogi
-from app.games.shogi.variant import SHOGI, VARIANTS
-from app.games.spec_check import spec_faults
-from app.games.table import Table, UnknownGame
-from app.games.tic_tac_toe import TIC_TAC_TOE, tic_tac_toe
-from app.games.ultimate_tic_tac_toe import ULTIMATE_TIC_TAC_TOE, ultimate_tic_tac_toe
+from flyball.app.config import GameConfig
+from flyball.app.core import import_modules
+from flyball.app.games import boards, tricks
+from flyball.app.games.board_table import BoardRules, BoardTable
+from flyball.app.games.breakthrough import breakthrough, breakthrough_rules
+from flyball.app.games.clobber import clobber, clobber_rules
+from flyball.app.games.codec import Codec
+from flyball.app.games.connect_four import CONNECT_FOUR, connect_four
+from flyball.app.games.go import go, go_rules
+from flyball.app.games.hearts.cards import SEATS
+from flyball.app.games.hearts.rules import HeartsRules, parse_rules
+from flyball.app.games.hearts.table import HeartsTable
+from flyball.app.games.hex import hex_board, hex_rules
+from flyball.app.games.openspiel import OpenSpielTable, Rules, load_game
+from flyball.app.games.othello import OTHELLO, othello
+from flyball.app.games.own import is_own, open_own, own_checker
+from flyball.app.games.parity import Checker, HeartsChecker, ParityChecker, ReplayChecker
+from flyball.app.games.shogi.parity import ShogiChecker
+from flyball.app.games.shogi.table import ShogiRules, ShogiTable
+from flyball.app.games.shogi.table import parse_rules as parse_shogi
+from flyball.app.games.shogi.variant import SHOGI, VARIANTS
+from flyball.app.games.spec_check import spec_faults
+from flyball.app.games.table import Table, UnknownGame
+from flyball.app.games.tic_tac_toe import TIC_TAC_TOE, tic_tac_toe
+from flyball.app.games.ultimate_tic_tac_toe import ULTIMATE_TIC_TAC_TOE, ultimate_tic_tac_toe
 
 CODECS: dict[str, Callable[..., Codec]] = {
     "breakthrough": breakthrough,

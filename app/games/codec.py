@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import HEURISTIC
-from app.games.table import Floats, Heuristic, Indices, Observations, Seats, Symmetry, TableSpec
+from flyball.app.core import HEURISTIC
+from flyball.app.games.table import Floats, Heuristic, Indices, Observations, Seats, Symmetry, TableSpec
 
 Encode = Callable[[Floats, Seats], Observations]
 

@@ -7,10 +7,10 @@ a row runs round the edge.
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import inlined, kernel
-from app.games.board_table import SEATS, BoardRules, finish, forced, game_type, write_move
-from app.games.codec import Codec, gather, identical, planes, symmetry, turn
-from app.games.table import Floats, Heuristic, Indices, Mask, Observations, Seats
+from flyball.app.core.kernels import inlined, kernel
+from flyball.app.games.board_table import SEATS, BoardRules, finish, forced, game_type, write_move
+from flyball.app.games.codec import Codec, gather, identical, planes, symmetry, turn
+from flyball.app.games.table import Floats, Heuristic, Indices, Mask, Observations, Seats
 
 ROWS, COLUMNS = 6, 7
 CELLS = ROWS * COLUMNS

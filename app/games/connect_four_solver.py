@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import inlined, kernel
-from app.games.connect_four import CELLS, COLUMNS, ROWS
+from flyball.app.core.kernels import inlined, kernel
+from flyball.app.games.connect_four import CELLS, COLUMNS, ROWS
 
 _COLUMN = ROWS + 1  # bits of a column
 _ORDER = np.array(sorted(range(COLUMNS), key=lambda column: abs(2 * column + 1 - COLUMNS)))  # the centre first

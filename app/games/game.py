@@ -14,11 +14,11 @@ from typing import Any, ClassVar, NoReturn, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from app.config.settings import OPENING_PLIES
-from app.core import HEURISTIC, located, misspelling_hint, misspelt
-from app.games.parity import Checker
-from app.games.spec_check import are_planes, spec_faults
-from app.games.table import (
+from flyball.app.config.settings import OPENING_PLIES
+from flyball.app.core import HEURISTIC, located, misspelling_hint, misspelt
+from flyball.app.games.parity import Checker
+from flyball.app.games.spec_check import are_planes, spec_faults
+from flyball.app.games.table import (
     FINISHED,
     TOLERANCE,
     Floats,

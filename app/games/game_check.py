@@ -11,13 +11,23 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import GameConfig
-from app.core import Finding, FlyballError, located
-from app.games.catalogue import checker_for, open_table
-from app.games.openspiel import OpenSpielTable
-from app.games.parity import GameRecord
-from app.games.spec_check import spec_faults
-from app.games.table import FINISHED, TOLERANCE, Floats, IllegalAction, Indices, Mask, Observations, Symmetry, Table
+from flyball.app.config import GameConfig
+from flyball.app.core import Finding, FlyballError, located
+from flyball.app.games.catalogue import checker_for, open_table
+from flyball.app.games.openspiel import OpenSpielTable
+from flyball.app.games.parity import GameRecord
+from flyball.app.games.spec_check import spec_faults
+from flyball.app.games.table import (
+    FINISHED,
+    TOLERANCE,
+    Floats,
+    IllegalAction,
+    Indices,
+    Mask,
+    Observations,
+    Symmetry,
+    Table,
+)
 
 GAMES = 16
 MORE_GAMES = 128

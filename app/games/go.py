@@ -13,10 +13,10 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import inlined, kernel
-from app.games.board_table import BoardRules, bit_count, cut_off, finish, forced, game_type, write_move
-from app.games.codec import TURNS, Codec, gather, identical, planes, square_symmetries
-from app.games.table import Indices, Seats, UnknownGame
+from flyball.app.core.kernels import inlined, kernel
+from flyball.app.games.board_table import BoardRules, bit_count, cut_off, finish, forced, game_type, write_move
+from flyball.app.games.codec import TURNS, Codec, gather, identical, planes, square_symmetries
+from flyball.app.games.table import Indices, Seats, UnknownGame
 
 Words = NDArray[np.uint64]
 

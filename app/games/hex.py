@@ -9,10 +9,10 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import inlined, kernel
-from app.games.board_table import SEATS, BoardRules, cut_off, finish, forced, game_type, write_move
-from app.games.codec import Codec, gather, planes, symmetry, turn
-from app.games.table import Indices, Seats
+from flyball.app.core.kernels import inlined, kernel
+from flyball.app.games.board_table import SEATS, BoardRules, cut_off, finish, forced, game_type, write_move
+from flyball.app.games.codec import Codec, gather, planes, symmetry, turn
+from flyball.app.games.table import Indices, Seats
 
 
 def hex_board(board_size: int = 11) -> Codec:

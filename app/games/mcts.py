@@ -1,7 +1,7 @@
 """Monte Carlo tree search by random playouts.
 
 It plays games for two with perfect information and without chance. OpenSpiel's search plays the games that it knows.
-Our own plays Shogi and minishogi (``app.games.shogi.playouts``).
+Our own plays Shogi and minishogi (``flyball.app.games.shogi.playouts``).
 """
 
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from typing import Protocol
 
 import pyspiel
 
-from app.config import GameConfig
-from app.games.catalogue import openspiel_rules, own_shogi
-from app.games.openspiel import Rules
-from app.games.own import is_own
-from app.games.shogi.playouts import PlayoutSearch
-from app.games.shogi.replay import LONGEST
-from app.games.table import UnknownGame
+from flyball.app.config import GameConfig
+from flyball.app.games.catalogue import openspiel_rules, own_shogi
+from flyball.app.games.openspiel import Rules
+from flyball.app.games.own import is_own
+from flyball.app.games.shogi.playouts import PlayoutSearch
+from flyball.app.games.shogi.replay import LONGEST
+from flyball.app.games.table import UnknownGame
 
 _EXPLORATION = 2.0  # constant c of UCT, as in OpenSpiel's own examples
 _MEMORY_MB = 1000  # of a tree, at most

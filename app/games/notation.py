@@ -6,12 +6,12 @@ from typing import Any, Protocol
 
 import pyspiel
 
-from app.config import EngineProtocol, GameConfig
-from app.core import FlyballError
-from app.games.catalogue import openspiel_rules, own_shogi
-from app.games.shogi.replay import Replay
-from app.games.shogi.sfen import write_move
-from app.games.shogi.table import ShogiRules
+from flyball.app.config import EngineProtocol, GameConfig
+from flyball.app.core import FlyballError
+from flyball.app.games.catalogue import openspiel_rules, own_shogi
+from flyball.app.games.shogi.replay import Replay
+from flyball.app.games.shogi.sfen import write_move
+from flyball.app.games.shogi.table import ShogiRules
 
 MoveText = Callable[[Any, int], str]
 """Function that writes an OpenSpiel state's legal action as the protocol does."""

@@ -13,9 +13,9 @@ import pyspiel
 from numpy.typing import NDArray
 from open_spiel.python.observation import make_observation
 
-from app.games.codec import Codec, identical
-from app.games.openspiel_samples import is_cooperative, states_told_apart
-from app.games.table import (
+from flyball.app.games.codec import Codec, identical
+from flyball.app.games.openspiel_samples import is_cooperative, states_told_apart
+from flyball.app.games.table import (
     FINISHED,
     TOLERANCE,
     Floats,

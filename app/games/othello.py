@@ -8,10 +8,10 @@ in that direction, so ``_BETWEEN`` masks these cells.
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import inlined, kernel
-from app.games.board_table import SEATS, BoardRules, bit_count, cut_off, finish, game_type, write_move
-from app.games.codec import Codec, gather, identical, planes, square_symmetries
-from app.games.table import FINISHED, Indices, Seats
+from flyball.app.core.kernels import inlined, kernel
+from flyball.app.games.board_table import SEATS, BoardRules, bit_count, cut_off, finish, game_type, write_move
+from flyball.app.games.codec import Codec, gather, identical, planes, square_symmetries
+from flyball.app.games.table import FINISHED, Indices, Seats
 
 SIDE = 8
 CELLS = SIDE * SIDE

@@ -13,14 +13,14 @@ from typing import Any, cast
 import numpy as np
 import pyspiel
 
-from app.config import GameConfig
-from app.core import FlyballError, load_plugin, located, misspelling_hint, misspelt
-from app.games.game import BrokenGame, Game, GameTable, game_spec
-from app.games.parity import Checker, ReplayChecker
-from app.games.pettingzoo import PREFIX, pettingzoo_table
-from app.games.scale import implied_scale
-from app.games.spec_check import spec_faults
-from app.games.table import Indices, Mask, Observations, Seats, Table, TableSpec, UnknownGame
+from flyball.app.config import GameConfig
+from flyball.app.core import FlyballError, load_plugin, located, misspelling_hint, misspelt
+from flyball.app.games.game import BrokenGame, Game, GameTable, game_spec
+from flyball.app.games.parity import Checker, ReplayChecker
+from flyball.app.games.pettingzoo import PREFIX, pettingzoo_table
+from flyball.app.games.scale import implied_scale
+from flyball.app.games.spec_check import spec_faults
+from flyball.app.games.table import Indices, Mask, Observations, Seats, Table, TableSpec, UnknownGame
 
 GAMES = "flyball.games"
 """Group of entry points that are games."""

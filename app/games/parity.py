@@ -11,13 +11,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from app.games.hearts.cards import CARDS, POINTS, SEATS
-from app.games.hearts.encode import SCORE_UNIT, SCORES
-from app.games.hearts.play import DIRECTION_ORDER, HOLD, PASSED
-from app.games.hearts.rules import HeartsRules
-from app.games.hearts.table import hand_points
-from app.games.openspiel import CHANCE, Rules
-from app.games.table import FINISHED, TOLERANCE, Floats, Mask, Observations, Seats, Table
+from flyball.app.games.hearts.cards import CARDS, POINTS, SEATS
+from flyball.app.games.hearts.encode import SCORE_UNIT, SCORES
+from flyball.app.games.hearts.play import DIRECTION_ORDER, HOLD, PASSED
+from flyball.app.games.hearts.rules import HeartsRules
+from flyball.app.games.hearts.table import hand_points
+from flyball.app.games.openspiel import CHANCE, Rules
+from flyball.app.games.table import FINISHED, TOLERANCE, Floats, Mask, Observations, Seats, Table
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import load_plugin
-from app.games.game import BrokenGame, Game, GameTable
-from app.games.scale import implied_scale
-from app.games.spec_check import spec_faults
-from app.games.table import TableSpec, UnknownGame
+from flyball.app.core import load_plugin
+from flyball.app.games.game import BrokenGame, Game, GameTable
+from flyball.app.games.scale import implied_scale
+from flyball.app.games.spec_check import spec_faults
+from flyball.app.games.table import TableSpec, UnknownGame
 
 PREFIX = "pettingzoo:"
 """Beginning of the game strings of environments."""

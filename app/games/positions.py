@@ -12,22 +12,22 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import GameConfig
-from app.core import import_modules
-from app.games.board_table import EMPTY
-from app.games.catalogue import openspiel_rules, own_hearts, own_shogi
-from app.games.hearts.cards import CARDS, RANKS, SEATS, TWO_OF_CLUBS
-from app.games.hearts.play import GAME, HOLD, LEFT, PASSED, RIGHT, choose, is_passing, result
-from app.games.hearts.rules import HeartsRules
-from app.games.openspiel import CHANCE
-from app.games.own import is_own
-from app.games.shogi.replay import Replay
-from app.games.shogi.rules import Position as Record
-from app.games.shogi.sfen import parse_sfen, write_move
-from app.games.shogi.table import ShogiRules
-from app.games.shogi.variant import SHOGI, Variant
-from app.games.table import FINISHED
-from app.games.tic_tac_toe import LINES
+from flyball.app.config import GameConfig
+from flyball.app.core import import_modules
+from flyball.app.games.board_table import EMPTY
+from flyball.app.games.catalogue import openspiel_rules, own_hearts, own_shogi
+from flyball.app.games.hearts.cards import CARDS, RANKS, SEATS, TWO_OF_CLUBS
+from flyball.app.games.hearts.play import GAME, HOLD, LEFT, PASSED, RIGHT, choose, is_passing, result
+from flyball.app.games.hearts.rules import HeartsRules
+from flyball.app.games.openspiel import CHANCE
+from flyball.app.games.own import is_own
+from flyball.app.games.shogi.replay import Replay
+from flyball.app.games.shogi.rules import Position as Record
+from flyball.app.games.shogi.sfen import parse_sfen, write_move
+from flyball.app.games.shogi.table import ShogiRules
+from flyball.app.games.shogi.variant import SHOGI, Variant
+from flyball.app.games.table import FINISHED
+from flyball.app.games.tic_tac_toe import LINES
 
 NOBODY = -1
 """Mover of a ply that no seat played. Such a ply is the beginning of a game, or a deal of cards."""
@@ -80,7 +80,7 @@ class ShogiPosition:
 
 @dataclass(frozen=True, slots=True)
 class HeartsPosition:
-    """A hand of Hearts; cards have the numbers of ``app.games.hearts.cards``."""
+    """A hand of Hearts; cards have the numbers of ``flyball.app.games.hearts.cards``."""
 
     hands: tuple[tuple[int, ...], ...]  # of each seat
     passing: str  # direction in which cards are passed in this hand: left, across, right or nobody

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.games.game import BrokenGame, Game, GameTable
-from app.games.table import FINISHED, TableSpec
+from flyball.app.games.game import BrokenGame, Game, GameTable
+from flyball.app.games.table import FINISHED, TableSpec
 
 GAMES, MOVES = 16, 64
 """Games that are looked at, and moves of each."""

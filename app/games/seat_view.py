@@ -1,8 +1,8 @@
-"""One seat's view of a game. A spectator sees more: see ``app.games.positions``."""
+"""One seat's view of a game. A spectator sees more: see ``flyball.app.games.positions``."""
 
 from dataclasses import replace
 
-from app.games.positions import FACE_DOWN, HeartsPosition, Ply, Position
+from flyball.app.games.positions import FACE_DOWN, HeartsPosition, Ply, Position
 
 
 def seen_by(position: Position, seat: int) -> Position:

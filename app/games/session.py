@@ -5,10 +5,10 @@ from typing import Self
 
 import numpy as np
 
-from app.config import GameConfig
-from app.core import derive_seed
-from app.games.catalogue import open_table
-from app.games.table import FINISHED, IllegalAction, Table
+from flyball.app.config import GameConfig
+from flyball.app.core import derive_seed
+from flyball.app.games.catalogue import open_table
+from flyball.app.games.table import FINISHED, IllegalAction, Table
 
 SLOT = np.zeros(1, dtype=np.int64)
 """The only slot of a session's table."""

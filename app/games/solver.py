@@ -1,4 +1,4 @@
-"""Solvers: the game-theoretic value of every move, for judges (``app.play.judges``), never for learning."""
+"""Solvers: the game-theoretic value of every move, for judges (``flyball.app.play.judges``), never for learning."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -6,11 +6,11 @@ from typing import Protocol
 
 import pyspiel
 
-from app.config import GameConfig
-from app.core import FlyballError
-from app.games.connect_four_solver import ConnectFourSolver
-from app.games.own import is_own
-from app.games.tic_tac_toe_solver import TicTacToeSolver
+from flyball.app.config import GameConfig
+from flyball.app.core import FlyballError
+from flyball.app.games.connect_four_solver import ConnectFourSolver
+from flyball.app.games.own import is_own
+from flyball.app.games.tic_tac_toe_solver import TicTacToeSolver
 
 
 class NoSolver(FlyballError):

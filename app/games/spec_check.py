@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from app.config.settings import is_taken
-from app.core import HEURISTIC, Finding
-from app.core.ids import BOT
-from app.games.table import Indices, Symmetry, TableSpec
+from flyball.app.config.settings import is_taken
+from flyball.app.core import HEURISTIC, Finding
+from flyball.app.core.ids import BOT
+from flyball.app.games.table import Indices, Symmetry, TableSpec
 
 BUILD = "Build it with flyball.symmetry(name, observation, action)."
 

@@ -7,7 +7,7 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import HEURISTIC, RANDOM, FlyballError, NetworkShape
+from flyball.app.core import HEURISTIC, RANDOM, FlyballError, NetworkShape
 
 
 class UnknownGame(FlyballError, code="usage"):

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import inlined, kernel
-from app.games.board_table import EMPTY, BoardRules, finish, forced, game_type, show_boards, write_move
-from app.games.codec import TURNS, Codec, gather, identical, planes, square_symmetries
-from app.games.table import Indices
+from flyball.app.core.kernels import inlined, kernel
+from flyball.app.games.board_table import EMPTY, BoardRules, finish, forced, game_type, show_boards, write_move
+from flyball.app.games.codec import TURNS, Codec, gather, identical, planes, square_symmetries
+from flyball.app.games.table import Indices
 
 SIDE = 3
 CELLS = SIDE * SIDE

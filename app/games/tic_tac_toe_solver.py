@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cache
 
-from app.games.tic_tac_toe import CELLS, LINES
+from flyball.app.games.tic_tac_toe import CELLS, LINES
 
 _Cells = frozenset[int]
 _CELLS: _Cells = frozenset(range(CELLS))

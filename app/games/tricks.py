@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.games.codec import Codec, identical
-from app.games.hearts import encode as layout
-from app.games.hearts.cards import CARDS, FIRST_HEART, POINTS, QUEEN_OF_SPADES, RANKS, SEATS, SUITS
-from app.games.hearts.play import DIRECTION_ORDER
-from app.games.table import Floats, Indices, Mask, Seats
+from flyball.app.games.codec import Codec, identical
+from flyball.app.games.hearts import encode as layout
+from flyball.app.games.hearts.cards import CARDS, FIRST_HEART, POINTS, QUEEN_OF_SPADES, RANKS, SEATS, SUITS
+from flyball.app.games.hearts.play import DIRECTION_ORDER
+from flyball.app.games.table import Floats, Indices, Mask, Seats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +103,7 @@ _POINT_STEPS, _POINT_OFFSET = 36, 10  # points are a thermometer of 36 steps tha
 
 
 def hearts(qs_breaks_hearts: bool = True) -> Codec:  # noqa: FBT001, FBT002  # a parameter of the game
-    """Encode OpenSpiel's Hearts as our own (``app.games.hearts.encode``), with our card numbers and a moon worth 1."""
+    """Encode OpenSpiel's Hearts as our own (``flyball.app.games.hearts.encode``), with our card numbers and a moon worth 1."""
     cards, also_break = np.argsort(_HEARTS_CARDS), [QUEEN_OF_SPADES] if qs_breaks_hearts else []
 
     def encode(raw: Floats, seats: Seats) -> Floats:

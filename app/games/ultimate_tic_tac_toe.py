@@ -7,12 +7,12 @@ over, the other seat first chooses a board, which is an action of its own.
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import inlined, kernel
-from app.games.board_table import EMPTY, BoardRules, finish, forced, game_type, show_pieces, write_move
-from app.games.codec import TURNS, Codec, gather, identical, planes, symmetry, turn
-from app.games.table import Floats, Indices, Seats, Symmetry
-from app.games.tic_tac_toe import CELLS as BOARDS
-from app.games.tic_tac_toe import LINES, has_line
+from flyball.app.core.kernels import inlined, kernel
+from flyball.app.games.board_table import EMPTY, BoardRules, finish, forced, game_type, show_pieces, write_move
+from flyball.app.games.codec import TURNS, Codec, gather, identical, planes, symmetry, turn
+from flyball.app.games.table import Floats, Indices, Seats, Symmetry
+from flyball.app.games.tic_tac_toe import CELLS as BOARDS
+from flyball.app.games.tic_tac_toe import LINES, has_line
 
 _CELLS = 81
 _FORCED = 3 * _CELLS  # first feature of the forced board's one-hot

@@ -37,8 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.config import FrozenModel
-from app.core import FlyballError, Rate
+from flyball.app.config import FrozenModel
+from flyball.app.core import FlyballError, Rate
 
 Autoreset = Literal["same_step", "next_step"]
 Flags = NDArray[np.bool_]

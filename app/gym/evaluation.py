@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import FlyballError
-from app.gym.episodes import (
+from flyball.app.core import FlyballError
+from flyball.app.gym.episodes import (
     Autoreset,
     EpisodeSummary,
     EvalState,

@@ -44,12 +44,12 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from app.config import FrozenModel, Precision
-from app.core import FlyballError, reading
-from app.learning.devices import arithmetic, to_device
-from app.learning.network import BadParameters, bytes_to_parameters
-from app.play.rng import draw_points, number_streams
-from app.store import DamagedBlob, note_of
+from flyball.app.config import FrozenModel, Precision
+from flyball.app.core import FlyballError, reading
+from flyball.app.learning.devices import arithmetic, to_device
+from flyball.app.learning.network import BadParameters, bytes_to_parameters
+from flyball.app.play.rng import draw_points, number_streams
+from flyball.app.store import DamagedBlob, note_of
 
 GROUP = "flyball.policies"
 Outputs = NDArray[Any]

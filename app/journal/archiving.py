@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from app.events.frames import Record
-from app.journal.database import locked
-from app.journal.segments import SegmentRow, write_segment
-from app.journal.sqlite_journal import SqliteJournalReader
+from flyball.app.events.frames import Record
+from flyball.app.journal.database import locked
+from flyball.app.journal.segments import SegmentRow, write_segment
+from flyball.app.journal.sqlite_journal import SqliteJournalReader
 
 SEGMENT_EVENTS = 250_000
 """Most events of a segment."""

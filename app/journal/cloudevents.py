@@ -17,14 +17,14 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
-from app.core import NAME_LENGTH, FlyballError
-from app.events.codec import decode
-from app.events.envelope import EPOCH, SEQUENCE_DIGITS
-from app.events.frames import Draft, Frame, FrameBuilder, Record, hash_id, seal, stored_in
-from app.journal.database import StorageError
-from app.journal.kept_files import sync
-from app.journal.ports import JournalReader
-from app.journal.sqlite_journal import SqliteJournal
+from flyball.app.core import NAME_LENGTH, FlyballError
+from flyball.app.events.codec import decode
+from flyball.app.events.envelope import EPOCH, SEQUENCE_DIGITS
+from flyball.app.events.frames import Draft, Frame, FrameBuilder, Record, hash_id, seal, stored_in
+from flyball.app.journal.database import StorageError
+from flyball.app.journal.kept_files import sync
+from flyball.app.journal.ports import JournalReader
+from flyball.app.journal.sqlite_journal import SqliteJournal
 
 MICROSECOND = timedelta(microseconds=1)
 RECORD_EVENTS = 256

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.core import FlyballError
-from app.events.frames import DamagedRecord, Record
-from app.journal.database import (
+from flyball.app.core import FlyballError
+from flyball.app.events.frames import DamagedRecord, Record
+from flyball.app.journal.database import (
     DamagedDatabase,
     DamagedRow,
     Database,
@@ -20,7 +20,7 @@ from app.journal.database import (
     locked,
     storage_errors,
 )
-from app.journal.queries import (
+from flyball.app.journal.queries import (
     COLUMNS,
     FORMAT,
     check_continues,
@@ -31,7 +31,7 @@ from app.journal.queries import (
     signed_epoch,
     verified_rows,
 )
-from app.journal.segments import Archive, SegmentRow, foreign_segment
+from flyball.app.journal.segments import Archive, SegmentRow, foreign_segment
 
 
 class Derived:

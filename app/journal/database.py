@@ -17,9 +17,9 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal
 
-from app.core import FlyballError
-from app.journal.file_watch import FileWatch
-from app.journal.kept_files import RESCUED, sync, unused_path
+from flyball.app.core import FlyballError
+from flyball.app.journal.file_watch import FileWatch
+from flyball.app.journal.kept_files import RESCUED, sync, unused_path
 
 PAGE_BYTES = 8192
 CHECKPOINT_PAGES = 200

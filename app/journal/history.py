@@ -3,11 +3,11 @@
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import Any
 
-from app.config import ForeignSettings, RunSettings
-from app.core import is_broker
-from app.events import Event, EventVoided, Payload, RunConfigured
-from app.events.frames import DeadLetter, read_events, refuse
-from app.journal.ports import JournalReader
+from flyball.app.config import ForeignSettings, RunSettings
+from flyball.app.core import is_broker
+from flyball.app.events import Event, EventVoided, Payload, RunConfigured
+from flyball.app.events.frames import DeadLetter, read_events, refuse
+from flyball.app.journal.ports import JournalReader
 
 
 def history(

@@ -4,9 +4,9 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from app.events.frames import DeadLetter, Record
-from app.journal.ports import Chunk, Snapshot, StateKey
-from app.journal.queries import MARKS_KEPT, check_order, has_landmark, landmark_in
+from flyball.app.events.frames import DeadLetter, Record
+from flyball.app.journal.ports import Chunk, Snapshot, StateKey
+from flyball.app.journal.queries import MARKS_KEPT, check_order, has_landmark, landmark_in
 
 
 class MemoryJournal:

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from app.core.sizes import size_text
-from app.events.frames import DamagedFrame, Frame
-from app.journal.database import DamagedDatabase, Database, Format, StorageFull, storage_errors
+from flyball.app.core.sizes import size_text
+from flyball.app.events.frames import DamagedFrame, Frame
+from flyball.app.journal.database import DamagedDatabase, Database, Format, StorageFull, storage_errors
 
 SCHEMA = (
     """CREATE TABLE frames (number INTEGER PRIMARY KEY AUTOINCREMENT, epoch BLOB NOT NULL,

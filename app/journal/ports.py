@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from app.events.frames import DeadLetter, Record
+from flyball.app.events.frames import DeadLetter, Record
 
 StateKey = tuple[str, str]
 """Key of a row of state: its kind, and its name within the kind."""

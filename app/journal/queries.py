@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 from zlib import crc32
 
-from app.events import EventVoided, RunConfigured
-from app.events.frames import Record, damaged
-from app.journal.database import DamagedRow, Format, OutOfOrder
+from flyball.app.events import EventVoided, RunConfigured
+from flyball.app.events.frames import Record, damaged
+from flyball.app.journal.database import DamagedRow, Format, OutOfOrder
 
 MARKS_KEPT = 8
 """Number of latest epochs whose marks are kept for each producer. Repeated frames of older epochs are recognised by

@@ -17,10 +17,10 @@ from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from app.core import FlyballError
-from app.core.sizes import size_text
-from app.events.frames import Record, damaged
-from app.journal.database import (
+from flyball.app.core import FlyballError
+from flyball.app.core.sizes import size_text
+from flyball.app.events.frames import Record, damaged
+from flyball.app.journal.database import (
     PAGE_BYTES,
     DamagedDatabase,
     Format,
@@ -29,8 +29,8 @@ from app.journal.database import (
     open_read_only,
     storage_errors,
 )
-from app.journal.kept_files import sync
-from app.journal.queries import check_continues, open_header, open_record, rows_of, split, verified_rows
+from flyball.app.journal.kept_files import sync
+from flyball.app.journal.queries import check_continues, open_header, open_record, rows_of, split, verified_rows
 
 BLOCK_RECORDS = 256
 COMPRESSION = 6

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from app.core import FlyballError
-from app.journal import state
-from app.journal.database import open_read_only
-from app.journal.kept_files import sync
-from app.journal.ports import Snapshot, StateKey
-from app.journal.segments import new_immutable_database
+from flyball.app.core import FlyballError
+from flyball.app.journal import state
+from flyball.app.journal.database import open_read_only
+from flyball.app.journal.kept_files import sync
+from flyball.app.journal.ports import Snapshot, StateKey
+from flyball.app.journal.segments import new_immutable_database
 
 RECORD_KEY: StateKey = ("archive", "record")
 """Row with the last folded record's header, which identifies the journal."""

@@ -9,11 +9,11 @@ from pathlib import Path
 from stat import S_IMODE
 from typing import Any
 
-from app.core import FlyballError
-from app.events.frames import DamagedRecord, DeadLetter, Record, damaged, ids_of
-from app.journal import queries
-from app.journal.damage import damage_after, damaged_landmark
-from app.journal.database import (
+from flyball.app.core import FlyballError
+from flyball.app.events.frames import DamagedRecord, DeadLetter, Record, damaged, ids_of
+from flyball.app.journal import queries
+from flyball.app.journal.damage import damage_after, damaged_landmark
+from flyball.app.journal.database import (
     CHECKPOINT_PAGES,
     PAGE_BYTES,
     DamagedDatabase,
@@ -23,10 +23,10 @@ from app.journal.database import (
     storage_errors,
     structural_damage,
 )
-from app.journal.kept_files import set_aside
-from app.journal.ports import Chunk, Snapshot
-from app.journal.segments import FOLDER, Archive, SegmentRow, foreign_segment
-from app.journal.snapshots import read_snapshot
+from flyball.app.journal.kept_files import set_aside
+from flyball.app.journal.ports import Chunk, Snapshot
+from flyball.app.journal.segments import FOLDER, Archive, SegmentRow, foreign_segment
+from flyball.app.journal.snapshots import read_snapshot
 
 RESERVE_BYTES = 4 << 20
 CHECKED_EVENTS = 200_000

@@ -6,9 +6,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 from zlib import crc32
 
-from app.core import FlyballError
-from app.journal.database import DamagedState, Database, Format, open_read_only, storage_errors
-from app.journal.ports import StateKey
+from flyball.app.core import FlyballError
+from flyball.app.journal.database import DamagedState, Database, Format, open_read_only, storage_errors
+from flyball.app.journal.ports import StateKey
 
 SCHEMA = (
     """CREATE TABLE state (kind TEXT, name TEXT, value BLOB NOT NULL, checksum INTEGER NOT NULL,

@@ -12,9 +12,9 @@ from pathlib import Path
 from shutil import rmtree
 from typing import IO
 
-from app.core import writing
-from app.language.adapters import export_adapter
-from app.language.generator import Adapter
+from flyball.app.core import writing
+from flyball.app.language.adapters import export_adapter
+from flyball.app.language.generator import Adapter
 
 _LOCKS = ".locks"
 _ALL = "all"

@@ -13,11 +13,11 @@ import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from app.config import GameConfig
-from app.core import ModelHash, UnusableFile, writing
-from app.language.generator import LORA, Adapter, Ids, adapter_name
-from app.language.peft_generator import PeftGenerator
-from app.store import BlobStore, Canary, LoraManifest, Manifest, put_checkpoint
+from flyball.app.config import GameConfig
+from flyball.app.core import ModelHash, UnusableFile, writing
+from flyball.app.language.generator import LORA, Adapter, Ids, adapter_name
+from flyball.app.language.peft_generator import PeftGenerator
+from flyball.app.store import BlobStore, Canary, LoraManifest, Manifest, put_checkpoint
 
 WEIGHTS, CONFIG, MANIFEST = "adapter_model.safetensors", "adapter_config.json", "flyball.json"
 

@@ -8,10 +8,10 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from app.config import GameConfig, LanguageSettings
-from app.core import FlyballError, parse_json
-from app.language.packages import require_packages
-from app.language.text_game import TextSpec
+from flyball.app.config import GameConfig, LanguageSettings
+from flyball.app.core import FlyballError, parse_json
+from flyball.app.language.packages import require_packages
+from flyball.app.language.text_game import TextSpec
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

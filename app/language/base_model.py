@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from app.config import GameConfig
-from app.core import parse_json, writing
-from app.language.base_files import NoBaseModel, UnfitLanguageSettings, find_base, fingerprint_of
-from app.language.packages import require_packages
-from app.language.text_games import open_text_table
-from app.language.trie import Cursor, Tries
-from app.store import BlobStore
-from app.store.shard import note_of, with_note
+from flyball.app.config import GameConfig
+from flyball.app.core import parse_json, writing
+from flyball.app.language.base_files import NoBaseModel, UnfitLanguageSettings, find_base, fingerprint_of
+from flyball.app.language.packages import require_packages
+from flyball.app.language.text_games import open_text_table
+from flyball.app.language.trie import Cursor, Tries
+from flyball.app.store import BlobStore
+from flyball.app.store.shard import note_of, with_note
 
 PAD = "<pad>"
 _TIED = "lm_head.weight"  # is not stored where it equals the embeddings

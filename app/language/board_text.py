@@ -7,12 +7,12 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import RANDOM
-from app.games.board_table import BoardRules, BoardTable
-from app.games.connect_four import CONNECT_FOUR
-from app.games.table import FINISHED, UnknownGame
-from app.games.tic_tac_toe import TIC_TAC_TOE
-from app.language.text_game import IllegalAnswer, OneOf, TextSpec, TextTable, TextTurn, draw_answer, parts_of
+from flyball.app.core import RANDOM
+from flyball.app.games.board_table import BoardRules, BoardTable
+from flyball.app.games.connect_four import CONNECT_FOUR
+from flyball.app.games.table import FINISHED, UnknownGame
+from flyball.app.games.tic_tac_toe import TIC_TAC_TOE
+from flyball.app.language.text_game import IllegalAnswer, OneOf, TextSpec, TextTable, TextTurn, draw_answer, parts_of
 
 VERSION = 1
 """Version of the text; raised when the same moves could give other prompts."""

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.language.generator import Completion, PromptRequest, Sampling
-from app.language.trie import Cursor, Tries
-from app.play.rng import draw_points
+from flyball.app.language.generator import Completion, PromptRequest, Sampling
+from flyball.app.language.trie import Cursor, Tries
+from flyball.app.play.rng import draw_points
 
 Decoder = Callable[[Iterable[int]], str]
 """Turns token ids into a text."""

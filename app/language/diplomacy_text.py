@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.games.diplomacy.bots import BOTS
-from app.games.diplomacy.game import Ending, Game
-from app.games.diplomacy.legal import in_order, next_orders
-from app.games.diplomacy.maps import Map
-from app.games.diplomacy.orders import Order, parse_order, write_order
-from app.games.diplomacy.position import FIRST_YEAR, Position
-from app.games.diplomacy.scoring import LEAST_PLACED, material_scores, placed_scores, shares, zero_sum
-from app.games.diplomacy.small import SMALL
-from app.games.diplomacy.standard import STANDARD
-from app.games.diplomacy.text import CLOSE, preamble, prompt
-from app.games.table import UnknownGame
-from app.language.text_game import Answers, IllegalAnswer, TextSpec, TextTable, TextTurn, draw_answer, parts_of
+from flyball.app.games.diplomacy.bots import BOTS
+from flyball.app.games.diplomacy.game import Ending, Game
+from flyball.app.games.diplomacy.legal import in_order, next_orders
+from flyball.app.games.diplomacy.maps import Map
+from flyball.app.games.diplomacy.orders import Order, parse_order, write_order
+from flyball.app.games.diplomacy.position import FIRST_YEAR, Position
+from flyball.app.games.diplomacy.scoring import LEAST_PLACED, material_scores, placed_scores, shares, zero_sum
+from flyball.app.games.diplomacy.small import SMALL
+from flyball.app.games.diplomacy.standard import STANDARD
+from flyball.app.games.diplomacy.text import CLOSE, preamble, prompt
+from flyball.app.games.table import UnknownGame
+from flyball.app.language.text_game import Answers, IllegalAnswer, TextSpec, TextTable, TextTurn, draw_answer, parts_of
 
 VERSION = 1
 """Version of rules and text; raised when the same answers could give other prompts or results."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Literal, Protocol
 
-from app.core import ConfigKey, FlyballError, ModelHash
-from app.language.text_game import Answers
-from app.store import BlobStore, Checkpoint, get_checkpoint
+from flyball.app.core import ConfigKey, FlyballError, ModelHash
+from flyball.app.language.text_game import Answers
+from flyball.app.store import BlobStore, Checkpoint, get_checkpoint
 
 LORA = "lora"
 """Content of a model that is a low-rank adapter of a base model."""

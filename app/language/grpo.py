@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from app.config import LanguageSettings
-from app.language.generator import Ids
-from app.language.peft_generator import batches
-from app.language.scoring import answer_logits, log_probs
-from app.learning.training import DiscardedUpdate
+from flyball.app.config import LanguageSettings
+from flyball.app.language.generator import Ids
+from flyball.app.language.peft_generator import batches
+from flyball.app.language.scoring import answer_logits, log_probs
+from flyball.app.learning.training import DiscardedUpdate
 
 METRICS = ("policy_loss", "divergence", "illegality", "approx_kl", "clip_fraction", "surprise")
 

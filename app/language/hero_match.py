@@ -7,14 +7,14 @@ from itertools import starmap
 import numpy as np
 from pydantic import Field
 
-from app.config import Compute, FrozenModel, GameConfig
-from app.core import RANDOM, Elo, Rate, derive_seed
-from app.language.rollout import TextOutcomes, TextSchedule, play_texts
-from app.language.selfplay import IN_FLIGHT, generator_for, player_of
-from app.language.text_game import ranks
-from app.language.text_games import open_text_table
-from app.league.plackett_luce import RankedGame, fit_plackett_luce
-from app.store import BlobStore
+from flyball.app.config import Compute, FrozenModel, GameConfig
+from flyball.app.core import RANDOM, Elo, Rate, derive_seed
+from flyball.app.language.rollout import TextOutcomes, TextSchedule, play_texts
+from flyball.app.language.selfplay import IN_FLIGHT, generator_for, player_of
+from flyball.app.language.text_game import ranks
+from flyball.app.language.text_games import open_text_table
+from flyball.app.league.plackett_luce import RankedGame, fit_plackett_luce
+from flyball.app.store import BlobStore
 
 
 class SeatStatistics(FrozenModel):

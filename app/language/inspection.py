@@ -20,15 +20,15 @@ from math import prod
 
 import numpy as np
 
-from app.config import GameConfig
-from app.core import ShardKey
-from app.engine import Report
-from app.job_specs import InspectionResult, InspectionSpec, job
-from app.language.base_model import Vocabulary, vocabulary_of
-from app.language.text_game import IllegalAnswer
-from app.language.text_games import open_text_table
-from app.language.token_shard import TokenShard, get_token_shard
-from app.play.inspection import (
+from flyball.app.config import GameConfig
+from flyball.app.core import ShardKey
+from flyball.app.engine import Report
+from flyball.app.job_specs import InspectionResult, InspectionSpec, job
+from flyball.app.language.base_model import Vocabulary, vocabulary_of
+from flyball.app.language.text_game import IllegalAnswer
+from flyball.app.language.text_games import open_text_table
+from flyball.app.language.token_shard import TokenShard, get_token_shard
+from flyball.app.play.inspection import (
     ENOUGH_DIVERSITY,
     ENOUGH_ORIGINALITY,
     FLOOR,
@@ -38,7 +38,7 @@ from app.play.inspection import (
     opened_store,
     sample_of,
 )
-from app.store import BlobStore, game_seed
+from flyball.app.store import BlobStore, game_seed
 
 SCORED = ("legality", "parsing", "diversity", "originality", "completion")
 

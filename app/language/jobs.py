@@ -18,22 +18,22 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from app.config import GameConfig
-from app.core import derive_seed
-from app.engine import Report
-from app.job_specs import InitialiseSpec, ModelResult, TrainSpec, job
-from app.language.adapters import draw_adapter, first_manifest, put_adapter
-from app.language.base_model import BaseModel, check_texts, get_base, load_base, put_base
-from app.language.generator import Adapter, get_adapter
-from app.language.grpo import Answered, advantages, improve, with_base_log_probs
-from app.language.lessons import bot_answers, small_base
-from app.language.models import GENERATORS
-from app.language.peft_generator import PeftGenerator
-from app.language.text_games import open_text_table
-from app.language.token_shard import TokenShard, get_token_shard
-from app.learning.devices import decided
-from app.learning.training import UnfitData
-from app.store import BlobStore, open_store
+from flyball.app.config import GameConfig
+from flyball.app.core import derive_seed
+from flyball.app.engine import Report
+from flyball.app.job_specs import InitialiseSpec, ModelResult, TrainSpec, job
+from flyball.app.language.adapters import draw_adapter, first_manifest, put_adapter
+from flyball.app.language.base_model import BaseModel, check_texts, get_base, load_base, put_base
+from flyball.app.language.generator import Adapter, get_adapter
+from flyball.app.language.grpo import Answered, advantages, improve, with_base_log_probs
+from flyball.app.language.lessons import bot_answers, small_base
+from flyball.app.language.models import GENERATORS
+from flyball.app.language.peft_generator import PeftGenerator
+from flyball.app.language.text_games import open_text_table
+from flyball.app.language.token_shard import TokenShard, get_token_shard
+from flyball.app.learning.devices import decided
+from flyball.app.learning.training import UnfitData
+from flyball.app.store import BlobStore, open_store
 
 CANARIES = 4
 """Number of texts in a canary; each is a prompt of the game with an answer."""

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from app.config import GameConfig
-from app.core import derive_seed
-from app.language.base_model import BaseModel, check_texts, draw_base, train_tokenizer
-from app.language.scoring import answer_logits, log_probs
-from app.language.text_game import TextTable, draw_answer
-from app.language.text_games import open_text_table
+from flyball.app.config import GameConfig
+from flyball.app.core import derive_seed
+from flyball.app.language.base_model import BaseModel, check_texts, draw_base, train_tokenizer
+from flyball.app.language.scoring import answer_logits, log_probs
+from flyball.app.language.text_game import TextTable, draw_answer
+from flyball.app.language.text_games import open_text_table
 
 TOKENS = 1024
 """Most tokens of a tokenizer trained on a game's text."""

@@ -5,9 +5,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Generic, TypeVar
 
-from app.config import Compute, GameConfig
-from app.core import ModelHash
-from app.language.base_model import (
+from flyball.app.config import Compute, GameConfig
+from flyball.app.core import ModelHash
+from flyball.app.language.base_model import (
     BaseModel,
     check_fingerprint,
     get_base,
@@ -15,10 +15,10 @@ from app.language.base_model import (
     place_base,
     vocabulary_of,
 )
-from app.language.generator import Adapter, Generator, get_adapter
-from app.language.peft_generator import PeftGenerator
-from app.language.served_generator import ServedGenerator
-from app.store import BlobStore
+from flyball.app.language.generator import Adapter, Generator, get_adapter
+from flyball.app.language.peft_generator import PeftGenerator
+from flyball.app.language.served_generator import ServedGenerator
+from flyball.app.store import BlobStore
 
 MOST_LOADED = 16
 """Adapters that stay loaded in a process; one of rank 8 of a model of 0.7 million parameters takes 0.3 MB."""

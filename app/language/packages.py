@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-from app.core import FlyballError
+from flyball.app.core import FlyballError
 
 PACKAGES = ("transformers", "tokenizers", "peft")
 

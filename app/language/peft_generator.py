@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import load as load_tensors
 from torch import Tensor
 
-from app.config import CPU, Compute
-from app.language.base_model import BaseModel
-from app.language.decoding import AnswerRow, draw, only_legal
-from app.language.generator import (
+from flyball.app.config import CPU, Compute
+from flyball.app.language.base_model import BaseModel
+from flyball.app.language.decoding import AnswerRow, draw, only_legal
+from flyball.app.language.generator import (
     Adapter,
     Completion,
     Generator,
@@ -28,10 +28,10 @@ from app.language.generator import (
     adapter_name,
     check_canary,
 )
-from app.language.scoring import answer_logits, common_prefix, log_probs, padded, prefix_cache
-from app.language.trie import Tries
-from app.learning.devices import arithmetic, resolve
-from app.store.blobs import key_of
+from flyball.app.language.scoring import answer_logits, common_prefix, log_probs, padded, prefix_cache
+from flyball.app.language.trie import Tries
+from flyball.app.learning.devices import arithmetic, resolve
+from flyball.app.store.blobs import key_of
 
 _NONE = "none"
 """Name of an adapter that is never used, because PEFT needs one before others can be added."""
@@ -128,7 +128,7 @@ class PeftGenerator(Generator):
         yield self.base.model
 
     def arithmetic(self) -> AbstractContextManager[object]:
-        """Return the context for decoding and training. See ``app.learning.devices``."""
+        """Return the context for decoding and training. See ``flyball.app.learning.devices``."""
         return arithmetic(self.device, self._precision)
 
     def generate(self, requests: Sequence[PromptRequest], sampling: Sampling) -> list[Completion]:

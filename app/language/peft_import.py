@@ -8,12 +8,12 @@ from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 
-from app.config import GameConfig
-from app.core import ModelHash, UnusableFile, parse_json, reading
-from app.language.adapters import CONFIG, WEIGHTS, first_manifest, put_adapter
-from app.language.generator import Adapter, Ids, ModelMismatch
-from app.language.peft_generator import PeftGenerator
-from app.store import BlobStore, Canary, Checkpoint, LoraManifest
+from flyball.app.config import GameConfig
+from flyball.app.core import ModelHash, UnusableFile, parse_json, reading
+from flyball.app.language.adapters import CONFIG, WEIGHTS, first_manifest, put_adapter
+from flyball.app.language.generator import Adapter, Ids, ModelMismatch
+from flyball.app.language.peft_generator import PeftGenerator
+from flyball.app.store import BlobStore, Canary, Checkpoint, LoraManifest
 
 _IMPORTED = "imported"
 """Name of an adapter in the generator while it is imported."""

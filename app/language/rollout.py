@@ -7,9 +7,9 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import derive_seed
-from app.language.generator import Completion, Generator, PromptRequest, Sampling
-from app.language.text_game import TextTable, draw_answer, parts_of
+from flyball.app.core import derive_seed
+from flyball.app.language.generator import Completion, Generator, PromptRequest, Sampling
+from flyball.app.language.text_game import TextTable, draw_answer, parts_of
 
 HERO = 0
 """The agent whose answers are recorded: the first of the list."""

@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import Compute, GameConfig
-from app.core import RANDOM, BadUsage, ModelHash, derive_point, derive_seed, is_model
-from app.engine import Report
-from app.job_specs import BatchResult, BatchSpec, MatchGames, SelfplaySpec, job
-from app.language.generator import Generator, adapter_name
-from app.language.models import GENERATORS
-from app.language.rollout import HERO, HeroAnswer, TextOutcomes, TextPlayer, TextSchedule, play_texts
-from app.language.text_games import BASE_MODEL, open_text_table
-from app.language.token_shard import TokenShard, TokenShardMeta, put_token_shard
-from app.learning.devices import decided
-from app.play.match_statistics import match_games, seat_wins
-from app.play.matches import margin_of
-from app.play.recording import NoExperience
-from app.play.selfplay import SelfplayCounts
-from app.store import BlobStore, game_seed, open_store
+from flyball.app.config import Compute, GameConfig
+from flyball.app.core import RANDOM, BadUsage, ModelHash, derive_point, derive_seed, is_model
+from flyball.app.engine import Report
+from flyball.app.job_specs import BatchResult, BatchSpec, MatchGames, SelfplaySpec, job
+from flyball.app.language.generator import Generator, adapter_name
+from flyball.app.language.models import GENERATORS
+from flyball.app.language.rollout import HERO, HeroAnswer, TextOutcomes, TextPlayer, TextSchedule, play_texts
+from flyball.app.language.text_games import BASE_MODEL, open_text_table
+from flyball.app.language.token_shard import TokenShard, TokenShardMeta, put_token_shard
+from flyball.app.learning.devices import decided
+from flyball.app.play.match_statistics import match_games, seat_wins
+from flyball.app.play.matches import margin_of
+from flyball.app.play.recording import NoExperience
+from flyball.app.play.selfplay import SelfplayCounts
+from flyball.app.store import BlobStore, game_seed, open_store
 
 IN_FLIGHT = 128
 """Number of games played at once."""

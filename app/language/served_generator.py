@@ -18,12 +18,12 @@ import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from app.config import TextServers
-from app.core import ModelHash, backoff
-from app.language.adapter_folder import AdapterFolder
-from app.language.base_model import Vocabulary
-from app.language.decoding import AnswerRow, draw
-from app.language.generator import (
+from flyball.app.config import TextServers
+from flyball.app.core import ModelHash, backoff
+from flyball.app.language.adapter_folder import AdapterFolder
+from flyball.app.language.base_model import Vocabulary
+from flyball.app.language.decoding import AnswerRow, draw
+from flyball.app.language.generator import (
     Adapter,
     Completion,
     Generator,
@@ -36,10 +36,10 @@ from app.language.generator import (
     adapter_name,
     check_canary,
 )
-from app.language.peft_generator import check_content
-from app.language.text_server import OUTSTANDING, NoServer, NotLoaded, ServerRefused, TextServer
-from app.language.trie import Tries
-from app.store.blobs import key_of
+from flyball.app.language.peft_generator import check_content
+from flyball.app.language.text_server import OUTSTANDING, NoServer, NotLoaded, ServerRefused, TextServer
+from flyball.app.language.trie import Tries
+from flyball.app.store.blobs import key_of
 
 PATIENCE_SECONDS = 300.0
 """Longest wait for a server: vLLM starts within half a minute with a small model, but takes minutes with large ones."""

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import FlyballError
+from flyball.app.core import FlyballError
 
 
 class IllegalAnswer(FlyballError):

@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from app.config import GameConfig
-from app.games.table import UnknownGame
-from app.language.board_text import BOARDS, BoardText
-from app.language.diplomacy_text import OPTIONS, VARIANTS, DiplomacyText
-from app.language.text_game import TextTable
+from flyball.app.config import GameConfig
+from flyball.app.games.table import UnknownGame
+from flyball.app.language.board_text import BOARDS, BoardText
+from flyball.app.language.diplomacy_text import OPTIONS, VARIANTS, DiplomacyText
+from flyball.app.language.text_game import TextTable
 
 BASE_MODEL = "base_model"
 """The player that is the base model without an adapter; a league may have it as a bot."""

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from app.core import FlyballError
-from app.language.generator import Ids, Sampling
+from flyball.app.core import FlyballError
+from flyball.app.language.generator import Ids, Sampling
 
 OUTSTANDING = 64
 """Most requests that a process has under way; others wait in this process, where they cost the server nothing."""

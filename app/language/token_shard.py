@@ -1,6 +1,6 @@
 """Shards of language models' answers, for training and for inspection.
 
-A shard is one safetensors file whose header holds its metadata as a note, like the shards of networks (``app.store``).
+A shard is one safetensors file whose header holds its metadata as a note, like the shards of networks (``flyball.app.store``).
 """
 
 from dataclasses import dataclass, fields
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from safetensors import SafetensorError
 
-from app.core import FlyballError, ShardKey
-from app.store import BlobStore, DamagedBlob, ShardMeta, note_of, with_note
+from flyball.app.core import FlyballError, ShardKey
+from flyball.app.store import BlobStore, DamagedBlob, ShardMeta, note_of, with_note
 
 TYPES: dict[str, type[np.generic]] = {
     "ids": np.int32,

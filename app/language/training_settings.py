@@ -5,9 +5,9 @@ from typing import Any
 
 from pydantic import Field
 
-from app.config import Document, FrozenModel, GameConfig, flatten, nest
-from app.config.devices import Device, Precision
-from app.config.layers import COMMAND_LINE, change
+from flyball.app.config import Document, FrozenModel, GameConfig, flatten, nest
+from flyball.app.config.devices import Device, Precision
+from flyball.app.config.layers import COMMAND_LINE, change
 
 
 class LoopSettings(FrozenModel):

@@ -2,8 +2,8 @@
 
 from typing import Protocol, TypeAlias
 
-from app.core import FlyballError
-from app.language.text_game import Answers
+from flyball.app.core import FlyballError
+from flyball.app.language.text_game import Answers
 
 Node: TypeAlias = dict[int, "Node"]
 """The next tokens, each with the node that it leads to; empty at an option's end."""

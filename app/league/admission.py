@@ -2,10 +2,10 @@
 
 from typing import Literal, NamedTuple
 
-from app.config import AdmissionSettings
-from app.core import Elo
-from app.events import LeagueRole
-from app.league.league import Agent, League
+from flyball.app.config import AdmissionSettings
+from flyball.app.core import Elo
+from flyball.app.events import LeagueRole
+from flyball.app.league.league import Agent, League
 
 
 class Retirement(NamedTuple):

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.core import Elo
-from app.core.statistics import Z_95
-from app.league.bradley_terry import fit_bradley_terry
-from app.league.pool import rate
-from app.league.ratings import Estimate, Ratings
-from app.league.totals import PairTotals, total
+from flyball.app.core import Elo
+from flyball.app.core.statistics import Z_95
+from flyball.app.league.bradley_terry import fit_bradley_terry
+from flyball.app.league.pool import rate
+from flyball.app.league.ratings import Estimate, Ratings
+from flyball.app.league.totals import PairTotals, total
 
 APART_ELO = 60.0  # least difference at which the order of two published ratings is judged
 

@@ -27,9 +27,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import RANDOM, Elo, FlyballError
-from app.league.ratings import PER_ELO, UNKNOWN, Floats, RatingPrior, Ratings
-from app.league.totals import PairTotals, total
+from flyball.app.core import RANDOM, Elo, FlyballError
+from flyball.app.league.ratings import PER_ELO, UNKNOWN, Floats, RatingPrior, Ratings
+from flyball.app.league.totals import PairTotals, total
 
 ANCHORS: Mapping[str, Elo] = MappingProxyType({RANDOM: Elo(0.0)})  # zero of all ratings
 

@@ -18,12 +18,12 @@ from pydantic import (
     model_validator,
 )
 
-from app.core import Elo, UnusableFile
-from app.events import LeagueRole, Value
-from app.events.envelope import EPOCH
-from app.events.payload import Bound
-from app.league.league import Agent, League
-from app.league.totals import PairTotals
+from flyball.app.core import Elo, UnusableFile
+from flyball.app.events import LeagueRole, Value
+from flyball.app.events.envelope import EPOCH
+from flyball.app.events.payload import Bound
+from flyball.app.league.league import Agent, League
+from flyball.app.league.totals import PairTotals
 
 MICROSECOND = timedelta(microseconds=1)
 # the same as in ``Agent``

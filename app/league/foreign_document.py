@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from app.core import RANDOM, UnusableFile, is_model
+from flyball.app.core import RANDOM, UnusableFile, is_model
 
 BOTS = {"random_bot": RANDOM, "chaos_bot": "chaos"}
 """Our names of the bots."""

@@ -6,9 +6,9 @@ from typing import Literal, Self
 
 from msgspec import field
 
-from app.config import AdmissionSettings
-from app.core import RANDOM, Elo
-from app.events import (
+from flyball.app.config import AdmissionSettings
+from flyball.app.core import RANDOM, Elo
+from flyball.app.events import (
     CheckpointAdded,
     CheckpointRetired,
     EloUpdated,
@@ -22,8 +22,8 @@ from app.events import (
     RegressionDetected,
     Row,
 )
-from app.events.payload import Bound
-from app.league.totals import PairTotals, totals_of
+from flyball.app.events.payload import Bound
+from flyball.app.league.totals import PairTotals, totals_of
 
 AgentKind = Literal["baseline", "checkpoint"]
 

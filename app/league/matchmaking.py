@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Literal, NamedTuple, get_args
 
-from app.config import Curve, MatchmakingSettings
-from app.core import Wheel, derive_point, expected_score
-from app.events import Category
-from app.league.league import Agent, League
+from flyball.app.config import Curve, MatchmakingSettings
+from flyball.app.core import Wheel, derive_point, expected_score
+from flyball.app.events import Category
+from flyball.app.league.league import Agent, League
 
 Weights = dict[str, float]  # of each agent in its category, by id
 

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.core import Elo
-from app.league.bradley_terry import ANCHORS, Quadratic, Scale, maximise
-from app.league.ratings import UNKNOWN, Floats, RatingPrior, Ratings
+from flyball.app.core import Elo
+from flyball.app.league.bradley_terry import ANCHORS, Quadratic, Scale, maximise
+from flyball.app.league.ratings import UNKNOWN, Floats, RatingPrior, Ratings
 
 
 class RankedGame(NamedTuple):

@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Self
 
-from app.core import Elo, elo_lead, is_model, wilson_interval
-from app.events import Row
-from app.events.payload import Bound
-from app.league.bradley_terry import ANCHORS, fit_bradley_terry
-from app.league.ratings import Estimate, RatingPrior, Ratings
-from app.league.totals import PairTotals, total
+from flyball.app.core import Elo, elo_lead, is_model, wilson_interval
+from flyball.app.events import Row
+from flyball.app.events.payload import Bound
+from flyball.app.league.bradley_terry import ANCHORS, fit_bradley_terry
+from flyball.app.league.ratings import Estimate, RatingPrior, Ratings
+from flyball.app.league.totals import PairTotals, total
 
 CANDIDATES = 2  # newly rated models that may still be promoted: one, and another requested before its verdict
 MISFIT = 0.03  # standard deviation of a pair's true score about the fit; round robins showed 0.02 to 0.05 (ADR-018)

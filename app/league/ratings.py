@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import Elo
-from app.core.statistics import ELO_SCALE, Z_95
+from flyball.app.core import Elo
+from flyball.app.core.statistics import ELO_SCALE, Z_95
 
 Floats = NDArray[np.float64]
 

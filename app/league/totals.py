@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Protocol, Self
 
-from app.core import PLAYERS_OF, GradedScores
-from app.events import MatchResult, Row
+from flyball.app.core import PLAYERS_OF, GradedScores
+from flyball.app.events import MatchResult, Row
 
 PRIOR_VARIANCE = 1.0  # the variance of four games between equals
 

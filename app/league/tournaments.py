@@ -8,11 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from app.config import TournamentSettings
-from app.core import ModelHash, derive_seed, expected_score
-from app.events import MatchesRequested
-from app.league.league import Agent, League
-from app.league.pool import saturated
+from flyball.app.config import TournamentSettings
+from flyball.app.core import ModelHash, derive_seed, expected_score
+from flyball.app.events import MatchesRequested
+from flyball.app.league.league import Agent, League
+from flyball.app.league.pool import saturated
 
 OPPONENTS_AT_ONCE = 4  # most opponents of one request: few, because other evaluations wait until it is finished
 

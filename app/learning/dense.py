@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from app.config import NetworkSettings
-from app.core import NetworkShape
-from app.learning.layers import POLICY_GAIN, TRUNK_GAIN, VALUE_GAIN, draw, empty_conv, empty_linear
+from flyball.app.config import NetworkSettings
+from flyball.app.core import NetworkShape
+from flyball.app.learning.layers import POLICY_GAIN, TRUNK_GAIN, VALUE_GAIN, draw, empty_conv, empty_linear
 
 LARGEST_WINDOW = 4  # cells a side
 WINDOWS_GAIN = sqrt(1 / 3)  # gain of PyTorch's default layers; windows learn faster with it than with other gains
@@ -59,7 +59,7 @@ class ActorCritic(nn.Module):
 
 
 class DenseBlock(nn.Module):
-    """Two layers beside a shortcut. The second layer begins with small weights, as in ``app.learning.tower``."""
+    """Two layers beside a shortcut. The second layer begins with small weights, as in ``flyball.app.learning.tower``."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

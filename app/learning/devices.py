@@ -14,10 +14,10 @@ import structlog
 import torch
 from torch import Tensor
 
-from app.config import SEARCH_BACKEND, Compute, Precision
-from app.config.devices import AUTO, DEVICE_NAMES, DEVICE_PATTERN, GPU_GAMES
-from app.core import FlyballError
-from app.engine import JsonObject, Report
+from flyball.app.config import SEARCH_BACKEND, Compute, Precision
+from flyball.app.config.devices import AUTO, DEVICE_NAMES, DEVICE_PATTERN, GPU_GAMES
+from flyball.app.core import FlyballError
+from flyball.app.engine import JsonObject, Report
 
 _WORKSPACE = ":4096:8"  # two values make cuBLAS deterministic; this is the faster one
 

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from app.config import CPU, Compute, NetworkSettings, Precision
-from app.core import FlyballError, NetworkShape
-from app.learning.dense import ActorCritic, DenseBlock, DenseLayer
-from app.learning.devices import arithmetic, resolve, to_device
-from app.learning.network import Parameters, load_network, masked_log_probs, scaled
-from app.learning.products import Convolution, OneDnnLinear, linear, packed, padded, same_sums
-from app.learning.tower import Block, Tower, at_places
+from flyball.app.config import CPU, Compute, NetworkSettings, Precision
+from flyball.app.core import FlyballError, NetworkShape
+from flyball.app.learning.dense import ActorCritic, DenseBlock, DenseLayer
+from flyball.app.learning.devices import arithmetic, resolve, to_device
+from flyball.app.learning.network import Parameters, load_network, masked_log_probs, scaled
+from flyball.app.learning.products import Convolution, OneDnnLinear, linear, packed, padded, same_sums
+from flyball.app.learning.tower import Block, Tower, at_places
 
 ALIGNED = 32  # inputs are padded to a multiple; in bfloat16, another number takes up to twice as long
 GPU_CHUNK = 1024  # rows of a pass; on a GPU, small passes take as long as large ones

@@ -3,18 +3,18 @@
 from dataclasses import asdict
 from functools import partial
 
-from app.config import GameConfig, PpoSettings
-from app.core import derive_seed
-from app.engine import Report
-from app.games import TableSpec, open_table
-from app.job_specs import InitialiseSpec, ModelResult, TrainSpec, job
-from app.learning.learner import improve
-from app.learning.network import init_policy, parameters_to_bytes, visible_shape
-from app.learning.ppo import EpochMetrics
-from app.learning.samples import explained_variance, prepare
-from app.learning.torchrun import run_on_ranks
-from app.learning.training import Training
-from app.store import Manifest, open_store, put_checkpoint
+from flyball.app.config import GameConfig, PpoSettings
+from flyball.app.core import derive_seed
+from flyball.app.engine import Report
+from flyball.app.games import TableSpec, open_table
+from flyball.app.job_specs import InitialiseSpec, ModelResult, TrainSpec, job
+from flyball.app.learning.learner import improve
+from flyball.app.learning.network import init_policy, parameters_to_bytes, visible_shape
+from flyball.app.learning.ppo import EpochMetrics
+from flyball.app.learning.samples import explained_variance, prepare
+from flyball.app.learning.torchrun import run_on_ranks
+from flyball.app.learning.training import Training
+from flyball.app.store import Manifest, open_store, put_checkpoint
 
 
 def first_model(config: GameConfig, game: TableSpec, seed: int) -> tuple[Manifest, bytes]:

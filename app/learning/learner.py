@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.optim import Adam
 
-from app.config import CPU, CloningSettings, Compute, PpoSettings
-from app.learning.devices import arithmetic, resolve
-from app.learning.network import (
+from flyball.app.config import CPU, CloningSettings, Compute, PpoSettings
+from flyball.app.learning.devices import arithmetic, resolve
+from flyball.app.learning.network import (
     BadNetwork,
     BadParameters,
     bytes_to_parameters,
@@ -20,10 +20,10 @@ from app.learning.network import (
     masked_log_probs,
     parameters_to_bytes,
 )
-from app.learning.ppo import EpochMetrics, descend, update
-from app.learning.ranks import ALONE, Ranks
-from app.learning.samples import Samples, minibatches
-from app.store import Checkpoint
+from flyball.app.learning.ppo import EpochMetrics, descend, update
+from flyball.app.learning.ranks import ALONE, Ranks
+from flyball.app.learning.samples import Samples, minibatches
+from flyball.app.store import Checkpoint
 
 M = TypeVar("M")
 

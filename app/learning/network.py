@@ -11,13 +11,13 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from app.config import MLP, PLANES, TOWER, WINDOWS, NetworkSettings
-from app.core import FlyballError, NetworkShape, load_plugin
-from app.core.legal import LegalActions
-from app.learning.dense import ActorCritic, Windows
-from app.learning.devices import to_device
-from app.learning.layers import allocate
-from app.learning.tower import Tower
+from flyball.app.config import MLP, PLANES, TOWER, WINDOWS, NetworkSettings
+from flyball.app.core import FlyballError, NetworkShape, load_plugin
+from flyball.app.core.legal import LegalActions
+from flyball.app.learning.dense import ActorCritic, Windows
+from flyball.app.learning.devices import to_device
+from flyball.app.learning.layers import allocate
+from flyball.app.learning.tower import Tower
 
 MASKED_LOGIT = -1e9  # acts as minus infinity: the probability underflows to exactly 0, and the gradient is 0, not NaN
 PLUGINS = "flyball.networks"
@@ -193,7 +193,7 @@ def bytes_to_parameters(data: bytes) -> Parameters:
     """Return the tensors of a safetensors file, sorted by name.
 
     Raises ``BadParameters`` for anything but a safetensors file. Damage inside a tensor is not noticed here: compare
-    the hash first (``app.store`` does).
+    the hash first (``flyball.app.store`` does).
     """
     try:
         tensors = safetensors.torch.load(data)

@@ -7,10 +7,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from app.config import NetworkSettings
-from app.core import Finding, FlyballError, NetworkShape
-from app.learning.inference import Policy
-from app.learning.network import Parameters, init_policy, load_network, parameters_to_bytes
+from flyball.app.config import NetworkSettings
+from flyball.app.core import Finding, FlyballError, NetworkShape
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.network import Parameters, init_policy, load_network, parameters_to_bytes
 
 ROWS = 96  # observations that a network is tried with: more than a chunk, and not a multiple of one
 TOLERANCE = 1e-4

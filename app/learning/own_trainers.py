@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, ValidationError
 from torch import Tensor
 
-from app.config import Compute
-from app.core import FlyballError, ModelHash, load_plugin
-from app.engine import JsonObject, Report
-from app.engine.folder_command import REQUEST, RESULT, BadResult, Hints, private_folder, run_in_folder
-from app.events.payload import Metrics
-from app.job_specs import ModelResult, TrainSpec, job
-from app.learning.network import bytes_to_parameters
-from app.learning.training import Training
-from app.store import get_checkpoint, open_store, scratch_folder
+from flyball.app.config import Compute
+from flyball.app.core import FlyballError, ModelHash, load_plugin
+from flyball.app.engine import JsonObject, Report
+from flyball.app.engine.folder_command import REQUEST, RESULT, BadResult, Hints, private_folder, run_in_folder
+from flyball.app.events.payload import Metrics
+from flyball.app.job_specs import ModelResult, TrainSpec, job
+from flyball.app.learning.network import bytes_to_parameters
+from flyball.app.learning.training import Training
+from flyball.app.store import get_checkpoint, open_store, scratch_folder
 
 FORMAT: Final = 1
 """Version of the folder's format; it rises when users' commands have to change."""

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
-from app.config import PpoSettings, Precision
-from app.core import FlyballError
-from app.learning.devices import arithmetic
-from app.learning.network import candidates, masked_log_probs
-from app.learning.ranks import ALONE, Ranks
-from app.learning.samples import Samples, minibatches
+from flyball.app.config import PpoSettings, Precision
+from flyball.app.core import FlyballError
+from flyball.app.learning.devices import arithmetic
+from flyball.app.learning.network import candidates, masked_log_probs
+from flyball.app.learning.ranks import ALONE, Ranks
+from flyball.app.learning.samples import Samples, minibatches
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The program of a training's ranks: ``python -m app.learning.rank_process FOLDER``. ``torchrun`` starts it."""
+"""The program of a training's ranks: ``python -m flyball.app.learning.rank_process FOLDER``. ``torchrun`` starts it."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ def main() -> None:
     """Run one rank until its training ends or its parent dies."""
     folder = Path(sys.argv[1])
     threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
-    from app.learning.torchrun import run_rank  # after the thread, because it imports PyTorch for seconds
+    from flyball.app.learning.torchrun import run_rank  # after the thread, because it imports PyTorch for seconds
 
     run_rank(folder)
 

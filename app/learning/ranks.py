@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, distributed, nn
 
-from app.core import FlyballError
+from flyball.app.core import FlyballError
 
 
 class TooFewRows(FlyballError):

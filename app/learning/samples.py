@@ -10,12 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from app.config import PpoSettings
-from app.core import FlyballError, derive_seed
-from app.core.legal import LegalActions, join
-from app.games import Symmetry
-from app.learning.devices import to_device
-from app.store import Shard
+from flyball.app.config import PpoSettings
+from flyball.app.core import FlyballError, derive_seed
+from flyball.app.core.legal import LegalActions, join
+from flyball.app.games import Symmetry
+from flyball.app.learning.devices import to_device
+from flyball.app.store import Shard
 
 
 class UnfinishedEpisode(FlyballError, code="bad_data"):

@@ -18,21 +18,21 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 from torch.optim import Adam
 
-from app.config import CPU, Compute, Precision, SearchSettings
-from app.core import derive_seed
-from app.core.kernels import kernel
-from app.core.legal import Legal, join, legal_counts, listed_places
-from app.engine import Report
-from app.games import Symmetry
-from app.job_specs import ModelResult, TrainSpec, job
-from app.learning.devices import arithmetic, resolve, to_device
-from app.learning.learner import Improvement, improvement, learner
-from app.learning.network import masked_log_probs
-from app.learning.ppo import descend
-from app.learning.ranks import ALONE, Ranks
-from app.learning.torchrun import run_on_ranks
-from app.learning.training import DiscardedUpdate, Training, UnfitData
-from app.store import Checkpoint, Shard
+from flyball.app.config import CPU, Compute, Precision, SearchSettings
+from flyball.app.core import derive_seed
+from flyball.app.core.kernels import kernel
+from flyball.app.core.legal import Legal, join, legal_counts, listed_places
+from flyball.app.engine import Report
+from flyball.app.games import Symmetry
+from flyball.app.job_specs import ModelResult, TrainSpec, job
+from flyball.app.learning.devices import arithmetic, resolve, to_device
+from flyball.app.learning.learner import Improvement, improvement, learner
+from flyball.app.learning.network import masked_log_probs
+from flyball.app.learning.ppo import descend
+from flyball.app.learning.ranks import ALONE, Ranks
+from flyball.app.learning.torchrun import run_on_ranks
+from flyball.app.learning.training import DiscardedUpdate, Training, UnfitData
+from flyball.app.store import Checkpoint, Shard
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ from typing import Any, Final, TypeVar
 import torch
 from torch import distributed
 
-from app.config import Compute
-from app.core import FlyballError, located
-from app.engine import child_environment, python_module
-from app.engine.guard import CommandEnd, run_guarded
-from app.learning.devices import require, resolve
-from app.learning.ranks import PeerLost, RankFailed, Ranks
+from flyball.app.config import Compute
+from flyball.app.core import FlyballError, located
+from flyball.app.engine import child_environment, python_module
+from flyball.app.engine.guard import CommandEnd, run_guarded
+from flyball.app.learning.devices import require, resolve
+from flyball.app.learning.ranks import PeerLost, RankFailed, Ranks
 
 R = TypeVar("R")
 
@@ -102,7 +102,7 @@ def _command(folder: Path, processes: int) -> tuple[str, ...]:
         "log-dir": folder / "logs",
     }
     words = [f"--{name}={value}" for name, value in options.items()]
-    return python_module("torch.distributed.run", *words, "--module", "app.learning.rank_process", str(folder))
+    return python_module("torch.distributed.run", *words, "--module", "flyball.app.learning.rank_process", str(folder))
 
 
 def _environment() -> dict[str, str]:

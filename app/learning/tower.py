@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from app.config import PLANES, NetworkSettings
-from app.core import NetworkShape
-from app.learning.layers import POLICY_GAIN, TRUNK_GAIN, VALUE_GAIN, draw, empty_conv, empty_linear
+from flyball.app.config import PLANES, NetworkSettings
+from flyball.app.core import NetworkShape
+from flyball.app.learning.layers import POLICY_GAIN, TRUNK_GAIN, VALUE_GAIN, draw, empty_conv, empty_linear
 
 POLICY_PLANES, VALUE_PLANES = 8, 4  # channels that a dense head reads, after a 1 x 1 convolution
 VALUE_UNITS = 64  # of the value head's hidden layer

@@ -14,15 +14,30 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
-from app.core import FlyballError
-from app.engine import JsonObject, Report
-from app.events.payload import Metrics
-from app.games import open_table
-from app.job_specs import ModelResult, TrainSpec
-from app.learning.devices import decided, resolve
-from app.learning.network import Parameters, bytes_to_parameters, load_network, parameters_to_bytes, visible_shape
-from app.learning.samples import advantages
-from app.store import SHARDS, DamagedBlob, MissingBlob, Shard, get_checkpoint, get_shard, open_store, put_checkpoint
+from flyball.app.core import FlyballError
+from flyball.app.engine import JsonObject, Report
+from flyball.app.events.payload import Metrics
+from flyball.app.games import open_table
+from flyball.app.job_specs import ModelResult, TrainSpec
+from flyball.app.learning.devices import decided, resolve
+from flyball.app.learning.network import (
+    Parameters,
+    bytes_to_parameters,
+    load_network,
+    parameters_to_bytes,
+    visible_shape,
+)
+from flyball.app.learning.samples import advantages
+from flyball.app.store import (
+    SHARDS,
+    DamagedBlob,
+    MissingBlob,
+    Shard,
+    get_checkpoint,
+    get_shard,
+    open_store,
+    put_checkpoint,
+)
 
 
 class UnfitData(FlyballError, code="bad_data"):

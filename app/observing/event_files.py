@@ -10,7 +10,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, BinaryIO
 
-from app.observing.following import FollowedFile, Found, Problem
+from flyball.app.observing.following import FollowedFile, Found, Problem
 
 _LENGTH, _CHECKSUM = Struct("<Q"), Struct("<I")
 _HEADER = _LENGTH.size + _CHECKSUM.size

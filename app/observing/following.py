@@ -14,7 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from app.core.foreign_json import parse_json
+from flyball.app.core.foreign_json import parse_json
 
 MARK_BYTES = 4096
 """Bytes at the beginning and at the end of what was read by which a file is recognised."""

@@ -10,14 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
-from app.config import FrozenModel, GameConfig
-from app.config.observing import OPTIONAL, ObservedFact, ObservedFile
-from app.core import NAME_LENGTH, GradedScores, ModelHash, PlayerName, Rate, is_model, rotation_outcomes
-from app.core.ids import SHA256
-from app.events import MatchResult
-from app.events.payload import Count, PositiveCount, Rating, RatingError, Seconds, Share, Temperature
-from app.observing.event_files import EventFile
-from app.observing.following import FollowedFile, JsonFile, Record, TableFile
+from flyball.app.config import FrozenModel, GameConfig
+from flyball.app.config.observing import OPTIONAL, ObservedFact, ObservedFile
+from flyball.app.core import NAME_LENGTH, GradedScores, ModelHash, PlayerName, Rate, is_model, rotation_outcomes
+from flyball.app.core.ids import SHA256
+from flyball.app.events import MatchResult
+from flyball.app.events.payload import Count, PositiveCount, Rating, RatingError, Seconds, Share, Temperature
+from flyball.app.observing.event_files import EventFile
+from flyball.app.observing.following import FollowedFile, JsonFile, Record, TableFile
 
 _HASH = re.compile(rf"(?<![0-9a-f]){SHA256}(?![0-9a-f])")
 _COLUMN = re.compile(r"\{([^{}:]+)(?::0([1-9]))?\}")

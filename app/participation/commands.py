@@ -6,16 +6,16 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from app.core import FlyballError, JsonObject, Report
-from app.engine import Engine
-from app.engine.folder_command import REQUEST, RESULT, BadResult, Hints, private_folder, run_in_folder
-from app.participation.tasks import FailureReason, task_of
+from flyball.app.core import FlyballError, JsonObject, Report
+from flyball.app.engine import Engine
+from flyball.app.engine.folder_command import REQUEST, RESULT, BadResult, Hints, private_folder, run_in_folder
+from flyball.app.participation.tasks import FailureReason, task_of
 
 HINTS = Hints(
     "The task counts as failed. The command's output is above, on stderr.",
     'Write the fields of the answer, {"discard": "why"} for an update that diverged, or {"bad_data": "why"}.',
 )
-RUN = "app.participation.commands:run_command"
+RUN = "flyball.app.participation.commands:run_command"
 REFUSALS: Mapping[str, FailureReason] = {"discard": "diverged", "bad_data": "bad_data"}
 
 

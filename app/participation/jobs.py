@@ -4,8 +4,8 @@ Playing, training and evaluating are left to participants. A shard that no parti
 delivered, and a model that became current counts as distributed, because nothing of it is in the run's store.
 """
 
-from app.core import FlyballError, Report
-from app.job_specs import DistributionResult, DistributionSpec, InspectionResult, InspectionSpec, job
+from flyball.app.core import FlyballError, Report
+from flyball.app.job_specs import DistributionResult, DistributionSpec, InspectionResult, InspectionSpec, job
 
 REMEDY = "Run a participant: flyball participate KIND -- COMMAND, or flyball.participate in Python."
 

@@ -4,9 +4,9 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
-from app.core import FlyballError, JsonObject, located
-from app.engine.relay import HandedJob
-from app.participation.tasks import FailureReason, Task, TaskKind, task_of
+from flyball.app.core import FlyballError, JsonObject, located
+from flyball.app.engine.relay import HandedJob
+from flyball.app.participation.tasks import FailureReason, Task, TaskKind, task_of
 
 
 class NotAnswered(FlyballError):

@@ -12,12 +12,12 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
-from app.config import FrozenModel, GameConfig
-from app.core import FlyballError, JsonObject, ModelHash, Name, ShardKey, derive_id
-from app.core.ids import SHA256
-from app.engine.folder_command import BadResult
-from app.events.payload import Count, Figure, Metrics, PositiveCount, Share
-from app.job_specs import (
+from flyball.app.config import FrozenModel, GameConfig
+from flyball.app.core import FlyballError, JsonObject, ModelHash, Name, ShardKey, derive_id
+from flyball.app.core.ids import SHA256
+from flyball.app.engine.folder_command import BadResult
+from flyball.app.events.payload import Count, Figure, Metrics, PositiveCount, Share
+from flyball.app.job_specs import (
     BatchSpec,
     DistributionSpec,
     InitialiseSpec,
@@ -36,7 +36,7 @@ TASK_KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 FailureReason = Literal["error", "diverged", "bad_data"]
 """Why a task failed. ``diverged`` is for an update that was discarded, ``bad_data`` for unusable shards or models."""
 
-JOBS = "app.participation.jobs"
+JOBS = "flyball.app.participation.jobs"
 """The module whose jobs are tasks."""
 
 _HASH = re.compile(rf"(?<![0-9a-f]){SHA256}(?![0-9a-f])")

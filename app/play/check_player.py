@@ -6,16 +6,16 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import CPU, Compute, GameConfig
-from app.core import Finding, FlyballError
-from app.games import FINISHED, Table, open_table
-from app.play.engines import EnginePlayer
-from app.play.matches import MatchPlan, play_match
-from app.play.own_players import DecidingPlayer, Points, Turn
-from app.play.players import Player, PolicyPlayer, RandomPlayer, load_player
-from app.play.rng import draw_points, number_streams
-from app.play.rollout import ask
-from app.store import MemoryStore
+from flyball.app.config import CPU, Compute, GameConfig
+from flyball.app.core import Finding, FlyballError
+from flyball.app.games import FINISHED, Table, open_table
+from flyball.app.play.engines import EnginePlayer
+from flyball.app.play.matches import MatchPlan, play_match
+from flyball.app.play.own_players import DecidingPlayer, Points, Turn
+from flyball.app.play.players import Player, PolicyPlayer, RandomPlayer, load_player
+from flyball.app.play.rng import draw_points, number_streams
+from flyball.app.play.rollout import ask
+from flyball.app.store import MemoryStore
 
 POSITIONS = 12  # test positions; each is one decision deeper into a game than the one before
 GAMES = 4  # whole games; each move of an engine may take seconds

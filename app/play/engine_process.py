@@ -8,9 +8,9 @@ from contextlib import suppress
 from time import perf_counter
 from weakref import finalize
 
-from app.core.sizes import size_text
-from app.engine.guard import GuardedCommand, command_environment
-from app.play.engine_protocols import EngineFault, Exchange
+from flyball.app.core.sizes import size_text
+from flyball.app.engine.guard import GuardedCommand, command_environment
+from flyball.app.play.engine_protocols import EngineFault, Exchange
 
 _MOST_BYTES = 1 << 24
 """Most bytes of one answer. An engine that writes more is faulty: it would fill the memory."""

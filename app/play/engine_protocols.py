@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any, NamedTuple, Protocol
 
-from app.config import BotSettings, EngineProtocol
-from app.core import FlyballError
-from app.games.notation import EnginePosition
+from flyball.app.config import BotSettings, EngineProtocol
+from flyball.app.core import FlyballError
+from flyball.app.games.notation import EnginePosition
 
 RESIGNED = "resign"
 """The move of an engine that resigns."""

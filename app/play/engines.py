@@ -7,13 +7,13 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import BotSettings, GameConfig
-from app.core import FlyballError
-from app.engine.guard import find_program
-from app.games.notation import EnginePosition, notation_of
-from app.play.engine_process import EngineProcess
-from app.play.engine_protocols import RESIGNED, SPEECHES, EngineFault
-from app.play.own_players import DecidingPlayer, Turn
+from flyball.app.config import BotSettings, GameConfig
+from flyball.app.core import FlyballError
+from flyball.app.engine.guard import find_program
+from flyball.app.games.notation import EnginePosition, notation_of
+from flyball.app.play.engine_process import EngineProcess
+from flyball.app.play.engine_protocols import RESIGNED, SPEECHES, EngineFault
+from flyball.app.play.own_players import DecidingPlayer, Turn
 
 ATTEMPTS = 3
 """Attempts at one move; each fault ends the process, so the next attempt starts a new one."""

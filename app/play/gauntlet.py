@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import Field
 
-from app.config import EvaluationSettings, FrozenModel, GameConfig
-from app.config.devices import GPU_GAMES
-from app.core import NEWEST_ANCHOR, RANDOM, FlyballError, ModelHash, is_model
-from app.job_specs import MODEL, BatchResult, BatchSpec, GameBatch, MatchContext, MatchGames, Opponent
-from app.play.match_statistics import MatchStatistics, match_statistics
+from flyball.app.config import EvaluationSettings, FrozenModel, GameConfig
+from flyball.app.config.devices import GPU_GAMES
+from flyball.app.core import NEWEST_ANCHOR, RANDOM, FlyballError, ModelHash, is_model
+from flyball.app.job_specs import MODEL, BatchResult, BatchSpec, GameBatch, MatchContext, MatchGames, Opponent
+from flyball.app.play.match_statistics import MatchStatistics, match_statistics
 
 CHAMPION = "champion"
 MEMBER = "member_"  # role prefix of randomly drawn league members; such a role lasts for one gauntlet only

@@ -15,17 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.config import Compute, FrozenModel, GameConfig, StoreName
-from app.core import student
-from app.engine import Report
-from app.games import UnknownGame, open_table, own_hearts
-from app.games.hearts.table import hand_points, moons
-from app.job_specs import Columns, job
-from app.learning.devices import games_at_once
-from app.play.match_statistics import NoGames
-from app.play.matches import IN_FLIGHT, MatchPlan, play_rotations
-from app.play.players import PLAYERS, Player
-from app.store import open_store
+from flyball.app.config import Compute, FrozenModel, GameConfig, StoreName
+from flyball.app.core import student
+from flyball.app.engine import Report
+from flyball.app.games import UnknownGame, open_table, own_hearts
+from flyball.app.games.hearts.table import hand_points, moons
+from flyball.app.job_specs import Columns, job
+from flyball.app.learning.devices import games_at_once
+from flyball.app.play.match_statistics import NoGames
+from flyball.app.play.matches import IN_FLIGHT, MatchPlan, play_rotations
+from flyball.app.play.players import PLAYERS, Player
+from flyball.app.store import open_store
 
 Floats = NDArray[np.float64]
 

@@ -46,19 +46,21 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.config import FrozenModel
-from app.core import FlyballError, ShardKey
-from app.core.legal import legal_counts
-from app.engine import Report
-from app.games import Checker, GameRecord, checker_for, open_table
-from app.job_specs import InspectionResult, InspectionSpec, job
-from app.play.match_statistics import seat_wins
-from app.store import BlobStore, DamagedBlob, MissingBlob, Shard, ShardMeta, game_seed, get_shard, open_store
+from flyball.app.config import FrozenModel
+from flyball.app.core import FlyballError, ShardKey
+from flyball.app.core.legal import legal_counts
+from flyball.app.engine import Report
+from flyball.app.games import Checker, GameRecord, checker_for, open_table
+from flyball.app.job_specs import InspectionResult, InspectionSpec, job
+from flyball.app.play.match_statistics import seat_wins
+from flyball.app.store import BlobStore, DamagedBlob, MissingBlob, Shard, ShardMeta, game_seed, get_shard, open_store
 
 Games = Sequence[bytes]  # a shard's games in order, each as the bytes of its history
 
 CERTAIN = -log(1e-9)  # nats; a shard with this much evidence counts as a copy: at most 1e-9 false alarms
-COMPARED = 16  # a shard is compared with so many of the latest shards; ``daemons.quality_monitor`` keeps as many
+COMPARED = (
+    16  # a shard is compared with so many of the latest shards; ``flyball.daemons.quality_monitor`` keeps as many
+)
 
 WEIGHTS = {"diversity": 0.3, "originality": 0.2, "completion": 0.2, "balance": 0.15, "entropy": 0.15}
 ENOUGH_DIVERSITY, ENOUGH_ORIGINALITY, ENOUGH_ENTROPY, FLOOR = 1 / 3, 1 / 2, 1 / 10, 1 / 10

@@ -8,14 +8,14 @@ refuses judges.
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import Compute, GameConfig
-from app.core import MCTS, SOLVER, FlyballError, is_judge
-from app.games import TableSpec
-from app.games.mcts import tree_search
-from app.games.solver import solver_for
-from app.play.own_players import DecidingPlayer, Points, Turn
-from app.play.players import PLAYERS, Player
-from app.store import BlobStore
+from flyball.app.config import Compute, GameConfig
+from flyball.app.core import MCTS, SOLVER, FlyballError, is_judge
+from flyball.app.games import TableSpec
+from flyball.app.games.mcts import tree_search
+from flyball.app.games.solver import solver_for
+from flyball.app.play.own_players import DecidingPlayer, Points, Turn
+from flyball.app.play.players import PLAYERS, Player
+from flyball.app.store import BlobStore
 
 MOST_PLAYOUTS = 10_000_000
 _SEEDS = 2**31 - 1  # number of seeds that OpenSpiel's playouts accept

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.config import FrozenModel
-from app.core import FlyballError, GradedScores, MeanOutcome, Rate, rotation_outcomes
-from app.core.statistics import student
-from app.job_specs import MatchGames, Verdict
+from flyball.app.config import FrozenModel
+from flyball.app.core import FlyballError, GradedScores, MeanOutcome, Rate, rotation_outcomes
+from flyball.app.core.statistics import student
+from flyball.app.job_specs import MatchGames, Verdict
 
 SAME = 1e-6
 """Leads that differ by a smaller share are equal: float32 outcomes like 1/3 are rounded."""

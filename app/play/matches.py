@@ -12,19 +12,19 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import GameConfig
-from app.core import derive_seed
-from app.engine import Engine, Report, scatter
-from app.games import open_table
-from app.job_specs import BatchResult, BatchSpec, MatchGames, job, read_results
-from app.learning.devices import games_at_once
-from app.play.gauntlet import ATTEMPTS, GauntletResult, GauntletSpec
-from app.play.judges import load_player_or_judge
-from app.play.match_statistics import decisive_margin, match_games, win_margin
-from app.play.players import PLAYERS, Player, RandomPlayer
-from app.play.recording import Outcomes
-from app.play.rollout import HERO, Rollout, Schedule
-from app.store import open_store
+from flyball.app.config import GameConfig
+from flyball.app.core import derive_seed
+from flyball.app.engine import Engine, Report, scatter
+from flyball.app.games import open_table
+from flyball.app.job_specs import BatchResult, BatchSpec, MatchGames, job, read_results
+from flyball.app.learning.devices import games_at_once
+from flyball.app.play.gauntlet import ATTEMPTS, GauntletResult, GauntletSpec
+from flyball.app.play.judges import load_player_or_judge
+from flyball.app.play.match_statistics import decisive_margin, match_games, win_margin
+from flyball.app.play.players import PLAYERS, Player, RandomPlayer
+from flyball.app.play.recording import Outcomes
+from flyball.app.play.rollout import HERO, Rollout, Schedule
+from flyball.app.store import open_store
 
 IN_FLIGHT = 1024  # games at once: Python's overhead of a step is the same for few and many
 SAMPLE = 128
@@ -143,10 +143,10 @@ class EvaluationManager:
     """Plays gauntlets on an engine.
 
     A batch whose process dies, hangs or fails is tried again, then counted as lost. ``function`` is the job that plays
-    a batch; a user-defined backend has another (``app.backends``).
+    a batch; a user-defined backend has another (``flyball.app.backends``).
     """
 
-    def __init__(self, engine: Engine, function: str = "app.play.matches:batch") -> None:
+    def __init__(self, engine: Engine, function: str = "flyball.app.play.matches:batch") -> None:
         self._engine, self._function = engine, function
 
     async def evaluate(self, spec: GauntletSpec, on_progress: Report | None = None) -> GauntletResult:

@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
-from app.config import FrozenModel, GameConfig
-from app.core import FlyballError, Rate, derive_id, derive_seed
-from app.games import FINISHED, Table, open_table
-from app.games.solver import solver_for
-from app.play.own_players import Turn
-from app.play.players import Player, RandomPlayer
-from app.play.rng import draw_points, number_streams
-from app.play.rollout import ask, ask_any
-from app.store.blobs import replace_durably
+from flyball.app.config import FrozenModel, GameConfig
+from flyball.app.core import FlyballError, Rate, derive_id, derive_seed
+from flyball.app.games import FINISHED, Table, open_table
+from flyball.app.games.solver import solver_for
+from flyball.app.play.own_players import Turn
+from flyball.app.play.players import Player, RandomPlayer
+from flyball.app.play.rng import draw_points, number_streams
+from flyball.app.play.rollout import ask, ask_any
+from flyball.app.store.blobs import replace_durably
 
 _BATCH = 512  # random games at once
 _FRUITLESS = 8  # after so many batches without a new position, a game counts as having no more

@@ -1,7 +1,7 @@
 """A cache of a network's outputs, because the positions of searches repeat.
 
 A move's search looks again at much of what the search before it saw below the move that was played. Outputs depend on
-nothing but the observation on a CPU (see ``app.learning.inference``), so a cache changes no result there. Where few
+nothing but the observation on a CPU (see ``flyball.app.learning.inference``), so a cache changes no result there. Where few
 positions repeat, as in hex, it would cost more than it saves; so it gives up when a trial shows that.
 """
 
@@ -10,9 +10,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import kernel
-from app.games import Observations
-from app.games.table import Floats, Indices
+from flyball.app.core.kernels import kernel
+from flyball.app.games import Observations
+from flyball.app.games.table import Floats, Indices
 
 CACHE_BYTES = 1 << 25
 """Size of the outputs kept: those of the last few moves of a thousand games, where few moves are possible."""

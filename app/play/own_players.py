@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import BotSettings, GameConfig
-from app.core import FlyballError, load_plugin, located
-from app.games import Mask, Observations, Table
-from app.games.table import Floats
+from flyball.app.config import BotSettings, GameConfig
+from flyball.app.core import FlyballError, load_plugin, located
+from flyball.app.games import Mask, Observations, Table
+from flyball.app.games.table import Floats
 
 Points = NDArray[np.float64]
 

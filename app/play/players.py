@@ -7,17 +7,17 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from app.config import CPU, Compute, GameConfig
-from app.core import HEURISTIC, RANDOM, FlyballError, ModelHash, is_judge, split_search
-from app.games import Heuristic, Mask, Observations, TableSpec
-from app.games.table import Floats
-from app.learning.devices import decided
-from app.learning.inference import Policy
-from app.learning.network import MASKED_LOGIT, bytes_to_parameters, visible_shape
-from app.play.engines import EnginePlayer
-from app.play.own_players import DecidingPlayer, load_own_player
-from app.play.search import SearchPlayer
-from app.store import NETWORK, BlobStore, Checkpoint, get_checkpoint
+from flyball.app.config import CPU, Compute, GameConfig
+from flyball.app.core import HEURISTIC, RANDOM, FlyballError, ModelHash, is_judge, split_search
+from flyball.app.games import Heuristic, Mask, Observations, TableSpec
+from flyball.app.games.table import Floats
+from flyball.app.learning.devices import decided
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.network import MASKED_LOGIT, bytes_to_parameters, visible_shape
+from flyball.app.play.engines import EnginePlayer
+from flyball.app.play.own_players import DecidingPlayer, load_own_player
+from flyball.app.play.search import SearchPlayer
+from flyball.app.store import NETWORK, BlobStore, Checkpoint, get_checkpoint
 
 
 class WrongModel(FlyballError, code="usage"):

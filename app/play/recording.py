@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import FlyballError
-from app.core.legal import Legal, LegalActions, join, legal_counts, listed_places
-from app.games import Observations
-from app.games.table import Floats
-from app.store import Shard, ShardMeta
+from flyball.app.core import FlyballError
+from flyball.app.core.legal import Legal, LegalActions, join, legal_counts, listed_places
+from flyball.app.games import Observations
+from flyball.app.games.table import Floats
+from flyball.app.store import Shard, ShardMeta
 
 Indices = NDArray[np.int64]
 
@@ -40,7 +40,7 @@ def step_rewards(earned: Floats, last: NDArray[np.bool_], outcome: Floats) -> Fl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decisions:
-    """One player's decisions in one step, each in another game. K rows; see ``app.store.Shard`` for the columns."""
+    """One player's decisions in one step, each in another game. K rows; see ``flyball.app.store.Shard`` for the columns."""
 
     game: NDArray[np.int32]
     seat: NDArray[np.int8]

@@ -12,16 +12,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import kernel
-from app.core.legal import compact
-from app.games import FINISHED, Mask, Observations, Table
-from app.games.table import Floats
-from app.learning.inference import NoLegalAction
-from app.play.own_players import DecidingPlayer, Turn
-from app.play.players import BUILT_IN, LogitPlayer, Player, PolicyPlayer, RandomPlayer
-from app.play.recording import Decisions, Indices, Outcomes, ShardRecorder
-from app.play.rng import Streams, draw_points, number_streams
-from app.play.search import SearchPlayer
+from flyball.app.core.kernels import kernel
+from flyball.app.core.legal import compact
+from flyball.app.games import FINISHED, Mask, Observations, Table
+from flyball.app.games.table import Floats
+from flyball.app.learning.inference import NoLegalAction
+from flyball.app.play.own_players import DecidingPlayer, Turn
+from flyball.app.play.players import BUILT_IN, LogitPlayer, Player, PolicyPlayer, RandomPlayer
+from flyball.app.play.recording import Decisions, Indices, Outcomes, ShardRecorder
+from flyball.app.play.rng import Streams, draw_points, number_streams
+from flyball.app.play.search import SearchPlayer
 
 GREEDY = -1.0  # in place of a point: take the most probable action, the first of equals
 HERO = 0  # the player whose decisions are recorded: the first of the list

@@ -1,18 +1,18 @@
-"""Players that search: a network's policy improved by tree search. See ``app.play.tree`` for the search."""
+"""Players that search: a network's policy improved by tree search. See ``flyball.app.play.tree`` for the search."""
 
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import GameConfig
-from app.core import FlyballError
-from app.games import Table, TableSpec, open_table
-from app.games.table import Floats, Indices, Seats
-from app.play.output_cache import OutputCache, PositionNetwork
-from app.play.own_players import DecidingPlayer, Points, Turn
-from app.play.rng import draw_points
-from app.play.tree import (
+from flyball.app.config import GameConfig
+from flyball.app.core import FlyballError
+from flyball.app.games import Table, TableSpec, open_table
+from flyball.app.games.table import Floats, Indices, Seats
+from flyball.app.play.output_cache import OutputCache, PositionNetwork
+from flyball.app.play.own_players import DecidingPlayer, Points, Turn
+from flyball.app.play.rng import draw_points
+from flyball.app.play.tree import (
     Positions,
     Rule,
     Trees,
@@ -49,7 +49,7 @@ class Found(NamedTuple):
     """Results of the searches of K positions."""
 
     action: NDArray[np.int32]  # [K]
-    log_prob: Floats  # [K] of the action, given the others' noise; see ``app.play.tree.conclude``
+    log_prob: Floats  # [K] of the action, given the others' noise; see ``flyball.app.play.tree.conclude``
     value: Floats  # [K] of the position for the seat to move, by the improved policy
     policy: Floats  # [K, A] the improved policy
 

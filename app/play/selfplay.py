@@ -6,19 +6,19 @@ from time import perf_counter
 import numpy as np
 from pydantic import Field
 
-from app.config import GameConfig
-from app.core import derive_seed
-from app.engine import Report
-from app.games import open_table
-from app.job_specs import SelfplayResult, SelfplaySpec, job
-from app.learning.devices import games_at_once
-from app.play.match_statistics import seat_wins
-from app.play.players import PLAYERS, LogitPlayer, Player
-from app.play.recording import Outcomes, ShardRecorder
-from app.play.rng import draw_points, number_streams
-from app.play.rollout import HERO, Rollout, Schedule
-from app.play.search import TREES, SearchPlayer
-from app.store import BlobStore, Shard, ShardMeta, game_seed, open_store, put_shard
+from flyball.app.config import GameConfig
+from flyball.app.core import derive_seed
+from flyball.app.engine import Report
+from flyball.app.games import open_table
+from flyball.app.job_specs import SelfplayResult, SelfplaySpec, job
+from flyball.app.learning.devices import games_at_once
+from flyball.app.play.match_statistics import seat_wins
+from flyball.app.play.players import PLAYERS, LogitPlayer, Player
+from flyball.app.play.recording import Outcomes, ShardRecorder
+from flyball.app.play.rng import draw_points, number_streams
+from flyball.app.play.rollout import HERO, Rollout, Schedule
+from flyball.app.play.search import TREES, SearchPlayer
+from flyball.app.store import BlobStore, Shard, ShardMeta, game_seed, open_store, put_shard
 
 IN_FLIGHT = 256  # games at once: more make a forward pass no cheaper per row, fewer raise Python's share of the time
 LESSON_GAMES = 1024  # games in a shard of lessons, which takes tens of megabytes where observations are long

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import inlined, kernel
-from app.games.table import FINISHED, Floats, Indices, Mask, Seats
+from flyball.app.core.kernels import inlined, kernel
+from flyball.app.games.table import FINISHED, Floats, Indices, Mask, Seats
 
 NONE = -1
 """No node: an edge that leaves the tree, or the node above the root."""

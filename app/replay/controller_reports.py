@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from app.config import KNOBS, Knob, RunSettings
-from app.controllers.controller import Controller, Watched
-from app.controllers.emitters import OWNERS, emitter_of
-from app.controllers.fold import Fold, is_named, own_name
-from app.controllers.state import States, state_of
-from app.core import Elo
-from app.events import (
+from flyball.app.config import KNOBS, Knob, RunSettings
+from flyball.app.controllers.controller import Controller, Watched
+from flyball.app.controllers.emitters import OWNERS, emitter_of
+from flyball.app.controllers.fold import Fold, is_named, own_name
+from flyball.app.controllers.state import States, state_of
+from flyball.app.core import Elo
+from flyball.app.events import (
     EvaluationCompleted,
     Event,
     ModelPromoted,
@@ -26,12 +26,12 @@ from app.events import (
     TrainingCompleted,
     TrainingRequested,
 )
-from app.events.frames import DeadLetter
-from app.journal import JournalReader, history
-from app.journal.history import voided_events
-from app.replay.divergences import WORK
-from app.replay.replaying import all_settings
-from daemons.registry import daemons_of
+from flyball.app.events.frames import DeadLetter
+from flyball.app.journal import JournalReader, history
+from flyball.app.journal.history import voided_events
+from flyball.app.replay.divergences import WORK
+from flyball.app.replay.replaying import all_settings
+from flyball.daemons.registry import daemons_of
 
 LISTED = 20
 """Latest decisions that are kept for each controller and configuration."""

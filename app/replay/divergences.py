@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
-from app.events import CATALOGUE, Kind, OpponentSampled
-from app.events.frames import DeadLetter
-from app.journal import JournalReader, history
-from app.journal.history import voided_events
-from app.replay.explain import differing
-from app.replay.replaying import all_settings
-from app.replay.what_if import Divergence, WhatIf
-from app.status.summary import summarise
+from flyball.app.events import CATALOGUE, Kind, OpponentSampled
+from flyball.app.events.frames import DeadLetter
+from flyball.app.journal import JournalReader, history
+from flyball.app.journal.history import voided_events
+from flyball.app.replay.explain import differing
+from flyball.app.replay.replaying import all_settings
+from flyball.app.replay.what_if import Divergence, WhatIf
+from flyball.app.status.summary import summarise
 
 WORK = frozenset(payload for payload in CATALOGUE if payload.kind is Kind.REQUEST) | {OpponentSampled}
 """Types that are only counted by default. Nearly all their events differ after the first different decision."""

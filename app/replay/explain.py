@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from app.core import FlyballError
-from app.events import Envelope, Event, Payload
-from app.replay.reconcile import Difference
-from app.replay.replaying import Report
-from app.status.trace import Read, ancestors
+from flyball.app.core import FlyballError
+from flyball.app.events import Envelope, Event, Payload
+from flyball.app.replay.reconcile import Difference
+from flyball.app.replay.replaying import Report
+from flyball.app.status.trace import Read, ancestors
 
 ABSENT = "-"
 

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import accumulate, chain
 
-from app.controllers.fold import Fold
-from app.core import ModelHash
-from app.events import Event, Payload, RunConfigured, SelfplayComplete, encode
-from app.events.envelope import EPOCH
-from app.events.frames import DeadLetter
-from app.job_specs import JobContext
-from app.journal import JournalReader, history
-from app.journal.history import voided_events
-from app.store import BlobStore, MissingBlob, StoredBlob
-from app.store.checkpoints import NoModel, manifest_of
-from daemons.jobs import WorkerIdentity
-from daemons.snapshots import rows_before
-from daemons.spec import DaemonSpec
+from flyball.app.controllers.fold import Fold
+from flyball.app.core import ModelHash
+from flyball.app.events import Event, Payload, RunConfigured, SelfplayComplete, encode
+from flyball.app.events.envelope import EPOCH
+from flyball.app.events.frames import DeadLetter
+from flyball.app.job_specs import JobContext
+from flyball.app.journal import JournalReader, history
+from flyball.app.journal.history import voided_events
+from flyball.app.store import BlobStore, MissingBlob, StoredBlob
+from flyball.app.store.checkpoints import NoModel, manifest_of
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.snapshots import rows_before
+from flyball.daemons.spec import DaemonSpec
 
 KEY = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 MICROSECOND = timedelta(microseconds=1)

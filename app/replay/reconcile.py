@@ -12,11 +12,22 @@ from typing import Literal, cast
 
 from pydantic import TypeAdapter
 
-from app.controllers.fold import Conclusion
-from app.events import DaemonFact, DaemonStarted, Envelope, Event, Payload, RollCall, Value, decode, encode, id_in
-from app.events.frames import Stored
-from daemons.saved_state import ACCOUNTS, Accounts
-from daemons.spec import DaemonSpec
+from flyball.app.controllers.fold import Conclusion
+from flyball.app.events import (
+    DaemonFact,
+    DaemonStarted,
+    Envelope,
+    Event,
+    Payload,
+    RollCall,
+    Value,
+    decode,
+    encode,
+    id_in,
+)
+from flyball.app.events.frames import Stored
+from flyball.daemons.saved_state import ACCOUNTS, Accounts
+from flyball.daemons.spec import DaemonSpec
 
 KEPT = 100
 """Number of differences that are kept in detail; all are counted."""

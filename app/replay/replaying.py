@@ -10,18 +10,18 @@ from typing import NamedTuple, cast
 
 from pydantic import TypeAdapter
 
-from app.config import ForeignSettings, RunSettings
-from app.controllers import FeedbackFold
-from app.controllers.fold import VOIDED_KEY, Conclusion, Factory, Fold, Outcome, RowKey, VoidedEvents, voided_in
-from app.core import FlyballError
-from app.events import Event, Payload, Row, RunConfigured
-from app.events.frames import DeadLetter, Stored, stored_in
-from app.journal import JournalReader, StateStore, history
-from app.journal.history import past_settings, voided_events
-from app.replay.reconcile import Difference, Handover, Reconciliation
-from daemons.registry import DAEMONS, daemons_of
-from daemons.saved_state import ACCOUNTS, SCHEMAS_KEY, readable, schemas_of
-from daemons.spec import DaemonSpec
+from flyball.app.config import ForeignSettings, RunSettings
+from flyball.app.controllers import FeedbackFold
+from flyball.app.controllers.fold import VOIDED_KEY, Conclusion, Factory, Fold, Outcome, RowKey, VoidedEvents, voided_in
+from flyball.app.core import FlyballError
+from flyball.app.events import Event, Payload, Row, RunConfigured
+from flyball.app.events.frames import DeadLetter, Stored, stored_in
+from flyball.app.journal import JournalReader, StateStore, history
+from flyball.app.journal.history import past_settings, voided_events
+from flyball.app.replay.reconcile import Difference, Handover, Reconciliation
+from flyball.daemons.registry import DAEMONS, daemons_of
+from flyball.daemons.saved_state import ACCOUNTS, SCHEMAS_KEY, readable, schemas_of
+from flyball.daemons.spec import DaemonSpec
 
 LEDGER_KEY: RowKey = ("replay", "ledger")
 RUN_KEY: RowKey = ("replay", "run")

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import hypot
 from typing import Any, ClassVar, NamedTuple
 
-from app.config import RunSettings, flatten
-from app.core import SECONDS_PER_HOUR, ConfigKey, Elo, Record, Tabular, flat, named
-from app.events.frames import DeadLetter
-from app.events.rows import Row
-from app.journal import JournalReader
-from app.replay.run_report import ConfigReport, Rated, RunReport, RunReports, fold_report
-from app.status.status import Status
-from app.status.summary import UNKNOWN, show_age, show_time
+from flyball.app.config import RunSettings, flatten
+from flyball.app.core import SECONDS_PER_HOUR, ConfigKey, Elo, Record, Tabular, flat, named
+from flyball.app.events.frames import DeadLetter
+from flyball.app.events.rows import Row
+from flyball.app.journal import JournalReader
+from flyball.app.replay.run_report import ConfigReport, Rated, RunReport, RunReports, fold_report
+from flyball.app.status.status import Status
+from flyball.app.status.summary import UNKNOWN, show_age, show_time
 
 UNSET = "unset"
 """Value of a setting that only the other run has, such as a bot's or a user-defined controller's."""

@@ -4,16 +4,16 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from app.config import PARAMETERS, RunSettings, flatten
-from app.controllers.knobs import configured
-from app.controllers.state import state_of
-from app.core import SECOND_US, SECONDS_PER_HOUR, ConfigKey
-from app.events import Event, MatchmakingUpdated, TrainingCompleted
-from app.replay.controller_reports import ControllerReports
-from app.replay.divergences import WORK
-from app.status.summary import event_text, show_time
-from app.telemetry.curves import points
-from app.telemetry.trackers import Summary, TrackedPoint
+from flyball.app.config import PARAMETERS, RunSettings, flatten
+from flyball.app.controllers.knobs import configured
+from flyball.app.controllers.state import state_of
+from flyball.app.core import SECOND_US, SECONDS_PER_HOUR, ConfigKey
+from flyball.app.events import Event, MatchmakingUpdated, TrainingCompleted
+from flyball.app.replay.controller_reports import ControllerReports
+from flyball.app.replay.divergences import WORK
+from flyball.app.status.summary import event_text, show_time
+from flyball.app.telemetry.curves import points
+from flyball.app.telemetry.trackers import Summary, TrackedPoint
 
 NOTED = 20
 """Latest decisions about a configuration that its summary names."""

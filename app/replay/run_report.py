@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from app.config import RunSettings
-from app.controllers.state import FeedbackState, WorkerTime, state_of
-from app.core import ConfigKey, Elo, ModelHash, is_observer
-from app.events import (
+from flyball.app.config import RunSettings
+from flyball.app.controllers.state import FeedbackState, WorkerTime, state_of
+from flyball.app.core import ConfigKey, Elo, ModelHash, is_observer
+from flyball.app.events import (
     DaemonStarted,
     EvaluationCompleted,
     Event,
@@ -23,14 +23,14 @@ from app.events import (
     SelfplayComplete,
     TrainingCompleted,
 )
-from app.events.frames import DeadLetter
-from app.events.rows import Row
-from app.journal import JournalReader, history
-from app.journal.history import voided_events
-from app.replay.controller_reports import ControllerReports, is_initial
-from app.replay.divergences import WORK
-from app.replay.replaying import all_settings
-from app.status.status import READS, Board, Status
+from flyball.app.events.frames import DeadLetter
+from flyball.app.events.rows import Row
+from flyball.app.journal import JournalReader, history
+from flyball.app.journal.history import voided_events
+from flyball.app.replay.controller_reports import ControllerReports, is_initial
+from flyball.app.replay.divergences import WORK
+from flyball.app.replay.replaying import all_settings
+from flyball.app.status.status import READS, Board, Status
 
 
 class Rated(Row, frozen=True):

@@ -15,13 +15,13 @@ from typing import Any, Literal
 from msgspec.structs import replace
 from pydantic import JsonValue
 
-from app.config import ForeignSettings, RunSettings
-from app.config.loading import changed
-from app.controllers.fold import Conclusion, Fold
-from app.events import Envelope, Event, Payload, RunConfigured
-from app.replay.replaying import controllers
-from daemons.bootstrap import check_controllers
-from daemons.registry import daemons_of
+from flyball.app.config import ForeignSettings, RunSettings
+from flyball.app.config.loading import changed
+from flyball.app.controllers.fold import Conclusion, Fold
+from flyball.app.events import Envelope, Event, Payload, RunConfigured
+from flyball.app.replay.replaying import controllers
+from flyball.daemons.bootstrap import check_controllers
+from flyball.daemons.registry import daemons_of
 
 SOURCE = "what-if@replay"
 

@@ -8,8 +8,8 @@ daemon knows of scenarios.
 
 from collections.abc import Mapping
 
-from app.scenarios import bad_data, dead_node, regression, stall
-from app.scenarios.plan import (
+from flyball.app.scenarios import bad_data, dead_node, regression, stall
+from flyball.app.scenarios.plan import (
     READS,
     Expected,
     NotReady,

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from app.core import ShardKey, derive_id, derive_seed
-from app.events import (
+from flyball.app.core import ShardKey, derive_id, derive_seed
+from flyball.app.events import (
     NodeQuarantined,
     NodeReleased,
     ParityChecked,
@@ -21,9 +21,9 @@ from app.events import (
     TrainingRequested,
     TrainingUnblocked,
 )
-from app.job_specs import SelfplaySpec
-from app.scenarios.plan import ConfigView, Expected, Plan, Scenario
-from app.store import BlobStore, Shard, get_shard, put_shard
+from flyball.app.job_specs import SelfplaySpec
+from flyball.app.scenarios.plan import ConfigView, Expected, Plan, Scenario
+from flyball.app.store import BlobStore, Shard, get_shard, put_shard
 
 WORKER = "selfplay_worker@liar"
 
@@ -122,7 +122,7 @@ def _play_falsely(view: ConfigView, store: BlobStore, name: str, worker: str) ->
 
     ``name`` is the scenario's.
     """
-    from app.play.selfplay import play_into  # imported late, because the other scenarios don't need torch
+    from flyball.app.play.selfplay import play_into  # imported late, because the other scenarios don't need torch
 
     assert view.model is not None  # see _lacks
     config = view.settings.config(view.key)

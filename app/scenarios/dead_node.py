@@ -3,10 +3,10 @@
 The scenario announces a worker repeatedly until a request for games is addressed to it, and then stops.
 """
 
-from app.controllers.scheduler import WORKER_DAEMON
-from app.events import DaemonReady, DaemonStopped, NodeLost, SelfplayComplete, SelfplayRequested
-from app.scenarios.plan import ConfigView, Expected, Plan, Scenario
-from app.store import BlobStore
+from flyball.app.controllers.scheduler import WORKER_DAEMON
+from flyball.app.events import DaemonReady, DaemonStopped, NodeLost, SelfplayComplete, SelfplayRequested
+from flyball.app.scenarios.plan import ConfigView, Expected, Plan, Scenario
+from flyball.app.store import BlobStore
 
 NODE = "ghost"
 WORKER = f"{WORKER_DAEMON}@{NODE}"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
-from app.core import ConfigKey
-from app.events import (
+from flyball.app.core import ConfigKey
+from flyball.app.events import (
     CurriculumRebalanced,
     ExplorationBoost,
     ModelRolledBack,
@@ -123,4 +123,4 @@ ACTS: Final[Sequence[Act]] = (
 
 def settings_text() -> str:
     """Return the text of the demonstration's ``flyball.toml``."""
-    return (files("app.scenarios") / "demonstration.toml").read_text(encoding="utf-8")
+    return (files("flyball.app.scenarios") / "demonstration.toml").read_text(encoding="utf-8")

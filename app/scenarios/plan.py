@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from app.config import RunSettings
-from app.controllers import FeedbackFold, FeedbackState
-from app.core import SECOND_US, ConfigKey, FlyballError, ModelHash, ShardKey
-from app.events import (
+from flyball.app.config import RunSettings
+from flyball.app.controllers import FeedbackFold, FeedbackState
+from flyball.app.core import SECOND_US, ConfigKey, FlyballError, ModelHash, ShardKey
+from flyball.app.events import (
     Event,
     ModelPromoted,
     Payload,
     Scope,
     SelfplayComplete,
 )
-from app.store import BlobStore
+from flyball.app.store import BlobStore
 
 READS = frozenset(payload for payload in FeedbackFold.reads if payload.scope is Scope.CONFIG)
 """Event types that ``ConfigView`` is folded from."""

@@ -6,8 +6,8 @@ the weakest earlier champion.
 
 import safetensors.numpy
 
-from app.core import ModelHash
-from app.events import (
+from flyball.app.core import ModelHash
+from flyball.app.events import (
     Evidence,
     ModelDistributed,
     ModelPromoted,
@@ -16,8 +16,8 @@ from app.events import (
     RollbackRequested,
     SelfplayRequested,
 )
-from app.scenarios.plan import ConfigView, Expected, Plan, Scenario
-from app.store import NETWORK, BlobStore, get_checkpoint, put_checkpoint
+from flyball.app.scenarios.plan import ConfigView, Expected, Plan, Scenario
+from flyball.app.store import NETWORK, BlobStore, get_checkpoint, put_checkpoint
 
 ENOUGH_ELO = 150.0
 """Least Elo of the current model. A weaker model may play no worse with reversed preferences."""

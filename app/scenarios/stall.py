@@ -4,11 +4,17 @@ In stall the former rate is restored once exploration is boosted. In plateau it 
 vain and the configuration has lost its weight to others, which then comes back.
 """
 
-from app.controllers.knobs import is_turned
-from app.core import SECONDS_PER_HOUR
-from app.events import CurriculumRebalanced, ExplorationBoost, HyperparameterUpdated, PlateauDetected, TrainingRequested
-from app.scenarios.plan import ConfigView, Expected, Plan, Scenario, Stage
-from app.store import BlobStore
+from flyball.app.controllers.knobs import is_turned
+from flyball.app.core import SECONDS_PER_HOUR
+from flyball.app.events import (
+    CurriculumRebalanced,
+    ExplorationBoost,
+    HyperparameterUpdated,
+    PlateauDetected,
+    TrainingRequested,
+)
+from flyball.app.scenarios.plan import ConfigView, Expected, Plan, Scenario, Stage
+from flyball.app.store import BlobStore
 
 QUICK = """\
 [feedback.stall]

@@ -5,13 +5,13 @@ from datetime import timedelta
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from app.core import FlyballError
-from app.core.clock import SECOND_US
-from app.events import Envelope, Payload, follow
-from app.events.envelope import EPOCH
-from app.simulation.jobs import Computed
-from app.simulation.world import START_US
-from daemons.jobs import Job, Worker
+from flyball.app.core import FlyballError
+from flyball.app.core.clock import SECOND_US
+from flyball.app.events import Envelope, Payload, follow
+from flyball.app.events.envelope import EPOCH
+from flyball.app.simulation.jobs import Computed
+from flyball.app.simulation.world import START_US
+from flyball.daemons.jobs import Job, Worker
 
 Envelopes = Sequence[Envelope[Payload]]
 Happening = Callable[[int], Envelopes]

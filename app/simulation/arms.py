@@ -6,20 +6,25 @@ An arm replaces the controllers that it leaves out with their baselines, or omit
 from collections.abc import Mapping
 from dataclasses import replace
 
-from app.backends import understood
-from app.config import RunSettings
-from app.controllers import FeedbackLoopController, ModelLifecycleCoordinator, SelfplayScheduler, TrainingTrigger
-from app.controllers.fold import Hosted, own_name
-from app.simulation.baselines import (
+from flyball.app.backends import understood
+from flyball.app.config import RunSettings
+from flyball.app.controllers import (
+    FeedbackLoopController,
+    ModelLifecycleCoordinator,
+    SelfplayScheduler,
+    TrainingTrigger,
+)
+from flyball.app.controllers.fold import Hosted, own_name
+from flyball.app.simulation.baselines import (
     EvaluateAlways,
     PromoteAlways,
     TrainAlways,
     UniformBesideTrigger,
     UniformScheduler,
 )
-from daemons.own_controllers import own_controllers
-from daemons.registry import DAEMONS
-from daemons.spec import DaemonSpec
+from flyball.daemons.own_controllers import own_controllers
+from flyball.daemons.registry import DAEMONS
+from flyball.daemons.spec import DaemonSpec
 
 ALL, NONE = "all", "none"
 

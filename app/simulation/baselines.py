@@ -9,12 +9,12 @@ temperature and the rows per training, so that leaving one controller out disabl
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from app.config import RunSettings
-from app.controllers import Controller, FeedbackState, States, state_of
-from app.controllers.needs import is_fresh, is_usable, late_champions, latest_shards, most_rows, rows_needed
-from app.controllers.scheduler import WORKER_DAEMON
-from app.core import SECOND_US, ConfigKey, EventId, ModelHash, derive_id, derive_seed
-from app.events import (
+from flyball.app.config import RunSettings
+from flyball.app.controllers import Controller, FeedbackState, States, state_of
+from flyball.app.controllers.needs import is_fresh, is_usable, late_champions, latest_shards, most_rows, rows_needed
+from flyball.app.controllers.scheduler import WORKER_DAEMON
+from flyball.app.core import SECOND_US, ConfigKey, EventId, ModelHash, derive_id, derive_seed
+from flyball.app.events import (
     AdaptiveParamsChanged,
     ClockTick,
     DaemonReady,

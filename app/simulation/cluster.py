@@ -11,12 +11,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
-from app.config import Deployment, RunSettings
-from app.controllers import States
-from app.controllers.fold import Changed, Factory
-from app.core import EventId, derive_id
-from app.core.clock import SECOND_US
-from app.events import (
+from flyball.app.config import Deployment, RunSettings
+from flyball.app.controllers import States
+from flyball.app.controllers.fold import Changed, Factory
+from flyball.app.core import EventId, derive_id
+from flyball.app.core.clock import SECOND_US
+from flyball.app.events import (
     DaemonFact,
     DaemonReady,
     DaemonStarted,
@@ -27,21 +27,21 @@ from app.events import (
     SelfplayRequested,
     originate,
 )
-from app.events.envelope import EPOCH
-from app.job_specs import DistributionResult, JobContext, SelfplayResult
-from app.simulation import jobs
-from app.simulation.agenda import Agenda, Envelopes, answer
-from app.simulation.jobs import Computed
-from app.simulation.machines import Machine, Task
-from app.simulation.settings import HEAD, MachineSettings
-from app.simulation.stations import JobModel, Service, Station
-from app.simulation.world import World
-from daemons.distribution import Distributor
-from daemons.evaluation import Evaluator
-from daemons.jobs import Job, WorkerIdentity
-from daemons.quality_monitor import QualityMonitor
-from daemons.selfplay_worker import SelfplayWorker
-from daemons.training import Trainer
+from flyball.app.events.envelope import EPOCH
+from flyball.app.job_specs import DistributionResult, JobContext, SelfplayResult
+from flyball.app.simulation import jobs
+from flyball.app.simulation.agenda import Agenda, Envelopes, answer
+from flyball.app.simulation.jobs import Computed
+from flyball.app.simulation.machines import Machine, Task
+from flyball.app.simulation.settings import HEAD, MachineSettings
+from flyball.app.simulation.stations import JobModel, Service, Station
+from flyball.app.simulation.world import World
+from flyball.daemons.distribution import Distributor
+from flyball.daemons.evaluation import Evaluator
+from flyball.daemons.jobs import Job, WorkerIdentity
+from flyball.daemons.quality_monitor import QualityMonitor
+from flyball.daemons.selfplay_worker import SelfplayWorker
+from flyball.daemons.training import Trainer
 
 SILENT_SECONDS = Deployment().node_silent_seconds
 """Time until the broker reports a dead node as lost. Nodes' signs of life are not modelled: no journal records them."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from app.config import FrozenModel, RunSettings
-from app.engine import JsonObject, Report, run_coroutine, spread
-from app.simulation.arms import NONE, arms_of
-from app.simulation.scoreboard import HOURS_PER_DAY, RunResult, Scoreboard, run_result
-from app.simulation.settings import PlantSettings
-from app.simulation.simulation import Simulation
-from app.telemetry import drawn
+from flyball.app.config import FrozenModel, RunSettings
+from flyball.app.engine import JsonObject, Report, run_coroutine, spread
+from flyball.app.simulation.arms import NONE, arms_of
+from flyball.app.simulation.scoreboard import HOURS_PER_DAY, RunResult, Scoreboard, run_result
+from flyball.app.simulation.settings import PlantSettings
+from flyball.app.simulation.simulation import Simulation
+from flyball.app.telemetry import drawn
 
 RESAMPLES = 4000
 PERCENTILES_95 = (2.5, 97.5)

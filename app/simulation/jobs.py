@@ -6,15 +6,15 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from app.config import GameConfig
-from app.core import HEURISTIC, FlyballError, Rate, ShardKey, expected_score
-from app.engine import JobFailed
-from app.events import SelfplayComplete, SelfplayRequested, TrainingRequested
-from app.job_specs import InspectionResult, JobResult, ModelResult, Opponent, SelfplayResult
-from app.play.gauntlet import GauntletResult, OpponentResult
-from app.play.match_statistics import count_rotations
-from app.simulation.world import NodeTruth, ShardTruth, World, digest, severity_at
-from daemons.jobs import Job
+from flyball.app.config import GameConfig
+from flyball.app.core import HEURISTIC, FlyballError, Rate, ShardKey, expected_score
+from flyball.app.engine import JobFailed
+from flyball.app.events import SelfplayComplete, SelfplayRequested, TrainingRequested
+from flyball.app.job_specs import InspectionResult, JobResult, ModelResult, Opponent, SelfplayResult
+from flyball.app.play.gauntlet import GauntletResult, OpponentResult
+from flyball.app.play.match_statistics import count_rotations
+from flyball.app.simulation.world import NodeTruth, ShardTruth, World, digest, severity_at
+from flyball.daemons.jobs import Job
 
 Outcome = JobResult | GauntletResult | FlyballError
 """The result or error of a job."""
@@ -44,7 +44,7 @@ LENGTH_SD = 0.03
 
 
 def play(world: World, node: NodeTruth, config: GameConfig, job: Job[SelfplayRequested], now_us: int) -> Computed:
-    """Model ``app.play.selfplay`` on a node. The shard's true quality is added to ``world``."""
+    """Model ``flyball.app.play.selfplay`` on a node. The shard's true quality is added to ``world``."""
     if node.severity("failing", now_us):
         return Computed(FAILURE_SECONDS, FlyballError("The modelled node fails."))
     request, plant = job.request, world.plant
@@ -80,7 +80,7 @@ def own_share(request: SelfplayRequested, players: int) -> float:
 
 
 def inspect(world: World, job: Job[SelfplayComplete], now_us: int) -> Computed:  # noqa: ARG001 - as all models of jobs
-    """Model ``app.play.inspection``.
+    """Model ``flyball.app.play.inspection``.
 
     Flawed rows lower the score, as duplicates, cut-off games and lopsided outcomes do in real shards. A replayed sample
     shows the games that break the rules.
@@ -100,7 +100,7 @@ def inspect(world: World, job: Job[SelfplayComplete], now_us: int) -> Computed: 
 
 
 def train(world: World, job: Job[TrainingRequested], now_us: int) -> Computed:
-    """Model a training job of ``app.learning.jobs``.
+    """Model a training job of ``flyball.app.learning.jobs``.
 
     The model gives the job's duration, and its result or failure. The metrics are only plausible: flawed rows raise the
     value loss, a higher learning rate raises ``approx_kl``.
@@ -133,7 +133,7 @@ def train(world: World, job: Job[TrainingRequested], now_us: int) -> Computed:
 
 
 def evaluate(world: World, job: Job[Any], now_us: int) -> Computed:  # noqa: ARG001 - as all models of jobs
-    """Model ``app.play.matches``. Every game's result is drawn from the difference in true strength."""
+    """Model ``flyball.app.play.matches``. Every game's result is drawn from the difference in true strength."""
     key, players = job.cause.subject or "", job.parts[0]["config"]["players"]
     rng, curve = world.rng("gauntlets", key), world.plant.curve(key)
     opponents: tuple[Opponent, ...] = job.memo["opponents"]

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from app.core.clock import SECOND_US
-from app.simulation.agenda import Agenda, Envelopes
+from flyball.app.core.clock import SECOND_US
+from flyball.app.simulation.agenda import Agenda, Envelopes
 
 Finish = Callable[[int], Envelopes]
 """Function from the virtual time, microseconds since 1970, to the facts about a finished job."""

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from math import ceil
 
-from app.config import FrozenModel, RunSettings
-from app.simulation.cluster import SCALED, StationKind
-from app.simulation.settings import ClusterSettings, MachineLimits, PlantSettings, workers
-from app.simulation.workload import SELFPLAY, ClusterLoad, measured_load
+from flyball.app.config import FrozenModel, RunSettings
+from flyball.app.simulation.cluster import SCALED, StationKind
+from flyball.app.simulation.settings import ClusterSettings, MachineLimits, PlantSettings, workers
+from flyball.app.simulation.workload import SELFPLAY, ClusterLoad, measured_load
 
 GUESSED_BUSY = 0.7
 """Share of time that the first guess keeps processes busy. Queues are then short; simulations verify the guess."""

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from app.config import FrozenModel, RunSettings
-from app.config.feedback import StallSettings
-from app.controllers import fixed_match
-from app.controllers.fold import Failure
-from app.core import ModelHash
-from app.core.clock import SECOND_US
-from app.events import (
+from flyball.app.config import FrozenModel, RunSettings
+from flyball.app.config.feedback import StallSettings
+from flyball.app.controllers import fixed_match
+from flyball.app.controllers.fold import Failure
+from flyball.app.core import ModelHash
+from flyball.app.core.clock import SECOND_US
+from flyball.app.events import (
     ClockTick,
     EvaluationCompleted,
     Event,
@@ -21,7 +21,7 @@ from app.events import (
     SelfplayComplete,
     TrainingCompleted,
 )
-from app.simulation.world import HOUR_US, START_US, ModelTruth, World
+from flyball.app.simulation.world import HOUR_US, START_US, ModelTruth, World
 
 HOURS_PER_DAY = 24
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Self, get_args, get_origin
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from app.config import GAMES, MATCHMAKING, FrozenModel
-from app.core import ConfigKey, FlyballError
+from flyball.app.config import GAMES, MATCHMAKING, FrozenModel
+from flyball.app.core import ConfigKey, FlyballError
 
 HEAD = "head"
 """Name of the machine with the broker and the controllers."""
@@ -112,7 +112,7 @@ class ClusterSettings(FrozenModel):
 
 
 class LearningSettings(FrozenModel):
-    """Effect of trainings on strength; see ``Pupil`` in ``app.simulation.world``."""
+    """Effect of trainings on strength; see ``Pupil`` in ``flyball.app.simulation.world``."""
 
     rows_per_lesson: float = Positive
     epochs: int = Field(ge=1)
@@ -221,7 +221,7 @@ def load_plant(path: Path | None = None, keys: Collection[str] = GAMES) -> Plant
 
     Raises ``BadPlant``, also if the file has a curve for a configuration that is not in ``keys``.
     """
-    where = path or files("app.simulation") / "plant.toml"
+    where = path or files("flyball.app.simulation") / "plant.toml"
     try:
         plant = PlantSettings.model_validate(tomllib.loads(where.read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):

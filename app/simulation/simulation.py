@@ -4,17 +4,17 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import cast
 
-from app.config import RunSettings
-from app.controllers.fold import Factory, Failure, Fold
-from app.core import derive_id
-from app.core.clock import SECOND_US
-from app.events import ClockTick, Envelope, Event, Payload, RunConfigured, originate
-from app.events.envelope import EPOCH
-from app.simulation.agenda import Agenda
-from app.simulation.arms import Arm, arm_settings
-from app.simulation.cluster import BROKER, Cluster
-from app.simulation.settings import PlantSettings
-from app.simulation.world import START_US, World
+from flyball.app.config import RunSettings
+from flyball.app.controllers.fold import Factory, Failure, Fold
+from flyball.app.core import derive_id
+from flyball.app.core.clock import SECOND_US
+from flyball.app.events import ClockTick, Envelope, Event, Payload, RunConfigured, originate
+from flyball.app.events.envelope import EPOCH
+from flyball.app.simulation.agenda import Agenda
+from flyball.app.simulation.arms import Arm, arm_settings
+from flyball.app.simulation.cluster import BROKER, Cluster
+from flyball.app.simulation.settings import PlantSettings
+from flyball.app.simulation.world import START_US, World
 
 CONTROLLERS = "feedback@cluster"
 Listener = Callable[[Event[Payload]], None]

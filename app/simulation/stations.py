@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from app.config import RunSettings
-from app.controllers import States
-from app.controllers.fold import Changed, Factory
-from app.core import SECOND_US, EventId
-from app.simulation.agenda import Agenda, Envelopes, answer, following
-from app.simulation.jobs import Computed, Outcome
-from app.simulation.machines import Machine, Task
-from daemons.jobs import Job, Worker
+from flyball.app.config import RunSettings
+from flyball.app.controllers import States
+from flyball.app.controllers.fold import Changed, Factory
+from flyball.app.core import SECOND_US, EventId
+from flyball.app.simulation.agenda import Agenda, Envelopes, answer, following
+from flyball.app.simulation.jobs import Computed, Outcome
+from flyball.app.simulation.machines import Machine, Task
+from flyball.daemons.jobs import Job, Worker
 
 JobModel = Callable[[Job[Any], int], Computed]
 """Function of a job and its start, in microseconds since 1970."""

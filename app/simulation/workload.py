@@ -6,14 +6,14 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from app.config import FrozenModel, RunSettings
-from app.core.clock import SECOND_US
-from app.events import Event, Payload, TrainingCompleted
-from app.simulation.arms import ALL, arms_of
-from app.simulation.settings import PlantSettings
-from app.simulation.simulation import Simulation
-from app.simulation.stations import Service
-from app.simulation.world import HOUR_US, START_US
+from flyball.app.config import FrozenModel, RunSettings
+from flyball.app.core.clock import SECOND_US
+from flyball.app.events import Event, Payload, TrainingCompleted
+from flyball.app.simulation.arms import ALL, arms_of
+from flyball.app.simulation.settings import PlantSettings
+from flyball.app.simulation.simulation import Simulation
+from flyball.app.simulation.stations import Service
+from flyball.app.simulation.world import HOUR_US, START_US
 
 WorkKind = Literal["selfplay", "inspection", "training", "evaluation", "distribution"]
 

@@ -21,10 +21,16 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.random import Generator
 
-from app.core import EventId, ModelHash, ShardKey, derive_seed
-from app.core.clock import SECOND_US
-from app.events import TrainingRequested
-from app.simulation.settings import CurveSettings, EpisodeSettings, LearningSettings, PlantSettings, PlateauSettings
+from flyball.app.core import EventId, ModelHash, ShardKey, derive_seed
+from flyball.app.core.clock import SECOND_US
+from flyball.app.events import TrainingRequested
+from flyball.app.simulation.settings import (
+    CurveSettings,
+    EpisodeSettings,
+    LearningSettings,
+    PlantSettings,
+    PlateauSettings,
+)
 
 HOUR_US = 3600 * SECOND_US
 DAY_US = 24 * HOUR_US

@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec import field
 
-from app.controllers import Lineage
-from app.core import RANDOM, SECOND_US, MeanOutcome, ModelHash, Rate
-from app.events import (
+from flyball.app.controllers import Lineage
+from flyball.app.core import RANDOM, SECOND_US, MeanOutcome, ModelHash, Rate
+from flyball.app.events import (
     CurriculumRebalanced,
     DistributionFailed,
     DistributionLate,
@@ -37,7 +37,7 @@ from app.events import (
     TrainingRequested,
     TrainingUnblocked,
 )
-from app.events.rows import Row
+from flyball.app.events.rows import Row
 
 WINDOW_SECONDS = 60
 """Time over which rates are measured."""

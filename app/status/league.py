@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from app.config import ForeignSettings, RunSettings
-from app.core import Elo, MeanOutcome, Record, Tabular, figure_text, flat, named
-from app.events import (
+from flyball.app.config import ForeignSettings, RunSettings
+from flyball.app.core import Elo, MeanOutcome, Record, Tabular, figure_text, flat, named
+from flyball.app.events import (
     AgentRating,
     EloUpdated,
     EvaluationCompleted,
@@ -26,13 +26,13 @@ from app.events import (
     RunConfigured,
     SampledOpponent,
 )
-from app.league.audit import Cycle, find_cycle
-from app.league.league import LEAGUE_READS, Agent, League, fold_league
-from app.league.ratings import Estimate
-from app.league.totals import PairTotals, total, totals_of
-from app.status.configs import ConfigRow, Progress, fold_config
-from app.status.summary import chances, short, show_elo
-from app.telemetry import drawn
+from flyball.app.league.audit import Cycle, find_cycle
+from flyball.app.league.league import LEAGUE_READS, Agent, League, fold_league
+from flyball.app.league.ratings import Estimate
+from flyball.app.league.totals import PairTotals, total, totals_of
+from flyball.app.status.configs import ConfigRow, Progress, fold_config
+from flyball.app.status.summary import chances, short, show_elo
+from flyball.app.telemetry import drawn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -257,7 +257,7 @@ def read_leagues(events: Iterable[Event[Any]]) -> dict[str, LeagueView]:
 
 
 def draw_league(view: LeagueView, title: str, path: Path) -> None:
-    """Draw Elo over training steps, and the members' mutual scores. Raises the errors of ``app.telemetry.drawn``."""
+    """Draw Elo over training steps, and the members' mutual scores. Raises the errors of ``flyball.app.telemetry.drawn``."""
     with drawn(path, INCHES) as figure:
         figure.suptitle(title)
         curves, heat = figure.subplots(1, 2)

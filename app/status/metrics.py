@@ -15,14 +15,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from app.bus.ports import Present
-from app.config import RunSettings
-from app.controllers.state import FeedbackState, WorkerTime
-from app.core import BROKER, SECOND_US, ConfigKey
-from app.events.payload import Intensity
-from app.status.configs import ConfigRow
-from app.status.monitored import BOUNDS, RESULTS, CountRow, Durations
-from app.status.status import DaemonRow, Presence, microseconds, waiting_for
+from flyball.app.bus.ports import Present
+from flyball.app.config import RunSettings
+from flyball.app.controllers.state import FeedbackState, WorkerTime
+from flyball.app.core import BROKER, SECOND_US, ConfigKey
+from flyball.app.events.payload import Intensity
+from flyball.app.status.configs import ConfigRow
+from flyball.app.status.monitored import BOUNDS, RESULTS, CountRow, Durations
+from flyball.app.status.status import DaemonRow, Presence, microseconds, waiting_for
 
 Sample = tuple[tuple[str, ...], float | None]
 """Values of the labels, and the value; ``None``: it is unknown."""
@@ -407,7 +407,7 @@ def _buckets(durations: Durations) -> list[tuple[str, float]]:
 HEADING = """# Metrics
 
 What the daemon `monitoring` answers Prometheus; [monitoring.md](monitoring.md) says how to ask. Written by
-`python -m app.status.metrics`.
+`python -m flyball.app.status.metrics`.
 """
 
 

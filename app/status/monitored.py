@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import field
 
-from app.config import RunSettings
-from app.core import SECOND_US
-from app.events import (
+from flyball.app.config import RunSettings
+from flyball.app.core import SECOND_US
+from flyball.app.events import (
     CATALOGUE,
     DistributionFailed,
     EvaluationCompleted,
@@ -37,9 +37,9 @@ from app.events import (
     TrainingFailed,
     TrainingRequested,
 )
-from app.events.rows import Row
-from app.status.configs import CONFIGS_READ, ConfigRow, fold_configs
-from app.status.status import DAEMONS_READ, DaemonRow, fold_daemons
+from flyball.app.events.rows import Row
+from flyball.app.status.configs import CONFIGS_READ, ConfigRow, fold_configs
+from flyball.app.status.status import DAEMONS_READ, DaemonRow, fold_daemons
 
 JobOutcome = Literal["completed", "failed"]
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from msgspec import field
 
-from app.config import RunSettings
-from app.controllers import FeedbackFold, FeedbackState, TrainingTrigger, state_of
-from app.controllers.needs import is_fresh, is_usable, rows_needed
-from app.controllers.trigger import TrainingRow
-from app.core import SECOND_US, SECONDS_PER_HOUR
-from app.events import (
+from flyball.app.config import RunSettings
+from flyball.app.controllers import FeedbackFold, FeedbackState, TrainingTrigger, state_of
+from flyball.app.controllers.needs import is_fresh, is_usable, rows_needed
+from flyball.app.controllers.trigger import TrainingRow
+from flyball.app.core import SECOND_US, SECONDS_PER_HOUR
+from flyball.app.events import (
     ClockTick,
     EloUpdated,
     EvaluationCompleted,
@@ -30,8 +30,8 @@ from app.events import (
     SelfplayComplete,
     TrainingRequested,
 )
-from app.events.rows import Row
-from app.status.summary import short, show_age
+from flyball.app.events.rows import Row
+from flyball.app.status.summary import short, show_age
 
 LAST_SHARDS = 12
 """Latest shards of usable rows, whose rate the estimate of time rests on."""

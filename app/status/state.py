@@ -3,16 +3,16 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from app.backends import reason_fixed
-from app.config import KNOBS, PARAMETERS, Knob
-from app.controllers import FeedbackFold, FeedbackState, Lineage
-from app.controllers.fold import Fold
-from app.controllers.knobs import configured
-from app.core import ConfigKey
-from app.events import Event, EventVoided, Payload, RunConfigured
-from app.events.frames import DeadLetter
-from app.journal import JournalReader, history
-from app.journal.history import voided_events
+from flyball.app.backends import reason_fixed
+from flyball.app.config import KNOBS, PARAMETERS, Knob
+from flyball.app.controllers import FeedbackFold, FeedbackState, Lineage
+from flyball.app.controllers.fold import Fold
+from flyball.app.controllers.knobs import configured
+from flyball.app.core import ConfigKey
+from flyball.app.events import Event, EventVoided, Payload, RunConfigured
+from flyball.app.events.frames import DeadLetter
+from flyball.app.journal import JournalReader, history
+from flyball.app.journal.history import voided_events
 
 OnDead = Callable[[DeadLetter], None]
 """Receives an event that cannot be read."""

@@ -18,10 +18,10 @@ from typing import Any, ClassVar, Literal
 from msgspec import DecodeError, field
 from pydantic import ValidationError
 
-from app.bus.ports import Bus, Present
-from app.config import ForeignSettings, RunSettings
-from app.core import BROKER, SECOND_US, MeanOutcome, ModelHash, Rate, Record, Tabular, flat, named
-from app.events import (
+from flyball.app.bus.ports import Bus, Present
+from flyball.app.config import ForeignSettings, RunSettings
+from flyball.app.core import BROKER, SECOND_US, MeanOutcome, ModelHash, Rate, Record, Tabular, flat, named
+from flyball.app.events import (
     BY_TYPE,
     CurriculumRebalanced,
     DaemonFact,
@@ -41,12 +41,12 @@ from app.events import (
     Payload,
     RunConfigured,
 )
-from app.events.envelope import EPOCH
-from app.events.rows import Row
-from app.journal import JournalReader, history
-from app.status.configs import CONFIGS_READ, ConfigRow, Progress, fold_configs
-from app.status.next_training import TRAININGS_READ, Trainings
-from app.status.summary import one_line, short, show_elo
+from flyball.app.events.envelope import EPOCH
+from flyball.app.events.rows import Row
+from flyball.app.journal import JournalReader, history
+from flyball.app.status.configs import CONFIGS_READ, ConfigRow, Progress, fold_configs
+from flyball.app.status.next_training import TRAININGS_READ, Trainings
+from flyball.app.status.summary import one_line, short, show_elo
 
 State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
 Presence = Mapping[str, Present]

@@ -8,10 +8,10 @@ from typing import Any, get_args
 
 from rich.text import Text
 
-from app.config import RunSettings
-from app.controllers.emitters import emitter_of
-from app.core import HASH_DIGITS, SECONDS_PER_HOUR, MeanOutcome, Rate
-from app.events import (
+from flyball.app.config import RunSettings
+from flyball.app.controllers.emitters import emitter_of
+from flyball.app.core import HASH_DIGITS, SECONDS_PER_HOUR, MeanOutcome, Rate
+from flyball.app.events import (
     CurriculumRebalanced,
     EvaluationCompleted,
     Event,
@@ -41,7 +41,7 @@ from app.events import (
     TrainingRequested,
     TrainingUnblocked,
 )
-from app.status.configs import Progress, games_repeat
+from flyball.app.status.configs import Progress, games_repeat
 
 UNKNOWN = "-"
 """Placeholder of an unknown value, which must not look like 0."""

@@ -6,8 +6,8 @@ from typing import Generic, NamedTuple, TypeVar
 from rich.table import Table
 from rich.text import Text
 
-from app.status.status import ConfigStatus, DaemonStatus, Status
-from app.status.summary import UNKNOWN, short, show_against, show_age, show_elo, show_progress
+from flyball.app.status.status import ConfigStatus, DaemonStatus, Status
+from flyball.app.status.summary import UNKNOWN, short, show_against, show_age, show_elo, show_progress
 
 STATE_STYLES = {
     "ready": "green",

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.core import HASH_DIGITS, FlyballError
-from app.events import Event
+from flyball.app.core import HASH_DIGITS, FlyballError
+from flyball.app.events import Event
 
 NAMED = 8
 """Number of events named when an id is ambiguous."""

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from app.config import PARAMETERS
-from app.controllers import RatingPoint, RatingPool
-from app.controllers.lineage import Champion, DistributedModel
-from app.controllers.state import WorkerTime
-from app.events import Cause, MatchmakingUpdated, OpponentPick
-from app.status.state import Field
-from app.status.summary import short, show_time
+from flyball.app.config import PARAMETERS
+from flyball.app.controllers import RatingPoint, RatingPool
+from flyball.app.controllers.lineage import Champion, DistributedModel
+from flyball.app.controllers.state import WorkerTime
+from flyball.app.events import Cause, MatchmakingUpdated, OpponentPick
+from flyball.app.status.state import Field
+from flyball.app.status.summary import short, show_time
 
 UNSET = frozenset({"training_block", "boost_set_by", "matchmaking", "training", "candidate", "distributed"})
 """Fields whose ``None`` means "none", not "unknown"."""

@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from app.controllers.controller import Watched
-from app.status.summary import UNKNOWN, show_age
+from flyball.app.controllers.controller import Watched
+from flyball.app.status.summary import UNKNOWN, show_age
 
 FULL, EMPTY = "#", "."
 

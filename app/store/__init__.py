@@ -1,7 +1,7 @@
 """Storage of verified, content-addressed checkpoints and shards of experience, and of leagues in files."""
 
-from app.store.blobs import BlobStore, DamagedBlob, FileStore, MemoryStore, MissingBlob, StoredBlob
-from app.store.checkpoints import (
+from flyball.app.store.blobs import BlobStore, DamagedBlob, FileStore, MemoryStore, MissingBlob, StoredBlob
+from flyball.app.store.checkpoints import (
     NETWORK,
     Canary,
     Checkpoint,
@@ -12,10 +12,10 @@ from app.store.checkpoints import (
     put_checkpoint,
     read_model,
 )
-from app.store.experience import experience_lines, load_experience, steps_left_out
-from app.store.leagues import ForeignLeague, LeagueFile
-from app.store.opening import open_store, scratch_folder
-from app.store.shard import SHARDS, Shard, ShardMeta, game_seed, get_shard, note_of, put_shard, with_note
+from flyball.app.store.experience import experience_lines, load_experience, steps_left_out
+from flyball.app.store.leagues import ForeignLeague, LeagueFile
+from flyball.app.store.opening import open_store, scratch_folder
+from flyball.app.store.shard import SHARDS, Shard, ShardMeta, game_seed, get_shard, note_of, put_shard, with_note
 
 __all__ = [
     "NETWORK",

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from app.core import FlyballError
+from flyball.app.core import FlyballError
 
 KEY = re.compile(r"[0-9a-f]{64}")
 """Pattern of a blob's key."""

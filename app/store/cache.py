@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from app.store.blobs import BlobStore, StoredBlob, checked_key, key_of, replace_durably
+from flyball.app.store.blobs import BlobStore, StoredBlob, checked_key, key_of, replace_durably
 
 PINNED, LOCK = "pinned", "lock"
 """Names of the cache's files that are no blobs."""

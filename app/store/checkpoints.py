@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field, ValidationError, model_validator
 from safetensors.numpy import load, save
 
-from app.config import (
+from flyball.app.config import (
     DEFAULT_BACKEND,
     NETWORK_FIELDS,
     TOWER,
@@ -26,13 +26,13 @@ from app.config import (
     Scale,
     Width,
 )
-from app.core import ConfigKey, ModelHash, NetworkShape, UnusableFile, reading, writing
-from app.job_specs import DistributionResult, DistributionSpec, job
-from app.portable import FORMATS, LINEAGE, BadPolicyFile, PortablePolicy, read_policy, write_policy
-from app.store.blobs import BlobStore, DamagedBlob, MissingBlob, key_of
-from app.store.cache import CachedStore
-from app.store.opening import open_store
-from app.store.shard import MOST_ACTIONS, note_of, with_note
+from flyball.app.core import ConfigKey, ModelHash, NetworkShape, UnusableFile, reading, writing
+from flyball.app.job_specs import DistributionResult, DistributionSpec, job
+from flyball.app.portable import FORMATS, LINEAGE, BadPolicyFile, PortablePolicy, read_policy, write_policy
+from flyball.app.store.blobs import BlobStore, DamagedBlob, MissingBlob, key_of
+from flyball.app.store.cache import CachedStore
+from flyball.app.store.opening import open_store
+from flyball.app.store.shard import MOST_ACTIONS, note_of, with_note
 
 _HEADS = {"actor": "policy_head", "critic": "value_head"}
 _PORTABLE_NAMES = {
@@ -152,7 +152,7 @@ def put_checkpoint(store: BlobStore, manifest: Manifest, parameters: bytes, opti
     Args:
         store: where the blobs are put.
         manifest: the model's manifest; ``optimizer`` is filled in here.
-        parameters: a safetensors file (``app.learning.parameters_to_bytes``).
+        parameters: a safetensors file (``flyball.app.learning.parameters_to_bytes``).
         optimizer: the optimiser's state as a safetensors file, or None before the first training.
 
     A process killed meanwhile leaves at most an unused blob of optimiser state.
@@ -198,7 +198,7 @@ def manifest_of(model: ModelHash, parameters: bytes) -> Manifest:
 def export_checkpoint(checkpoint: Checkpoint, path: Path) -> PortablePolicy:
     """Write a model as a portable policy and return the policy.
 
-    The suffix ``.npz`` or ``.json`` names the format; see ``app.portable``.
+    The suffix ``.npz`` or ``.json`` names the format; see ``flyball.app.portable``.
 
     Raises ``UnusablePolicy`` for another suffix or a model that is no network, or ``UnusableFile``.
     """

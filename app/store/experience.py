@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
-from app.config import FrozenModel, GameConfig
-from app.core import UnusableFile, reading
-from app.core.legal import Legal, compact, join
-from app.store.shard import ROW_TYPES, BadShard, Shard, ShardMeta
+from flyball.app.config import FrozenModel, GameConfig
+from flyball.app.core import UnusableFile, reading
+from flyball.app.core.legal import Legal, compact, join
+from flyball.app.store.shard import ROW_TYPES, BadShard, Shard, ShardMeta
 
 if TYPE_CHECKING:  # the rules are costly to import, and most users of the store do not need them
-    from app.games import Observations, TableSpec
+    from flyball.app.games import Observations, TableSpec
 
 
 class BadExperience(UnusableFile):
@@ -98,7 +98,7 @@ def load_experience(path: Path, config: GameConfig) -> Shard:
     The players are unknown, so the shard's model is the hash of the file.
     Raises ``BadExperience``, or ``UnusableFile`` when the file cannot be read.
     """
-    from app.games import open_table
+    from flyball.app.games import open_table
 
     spec = open_table(config, 0).spec
     with reading(path), path.open("rb") as file:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.core import RANDOM, UnusableFile
-from app.league.document import dump_league, load_league
-from app.league.league import League
-from app.store.blobs import replace_durably
+from flyball.app.core import RANDOM, UnusableFile
+from flyball.app.league.document import dump_league, load_league
+from flyball.app.league.league import League
+from flyball.app.store.blobs import replace_durably
 
 
 class ForeignLeague(UnusableFile):
@@ -17,7 +17,7 @@ class ForeignLeague(UnusableFile):
 
 
 class LeagueFile:
-    """One configuration's league in a JSON file; see ``app.league.document``.
+    """One configuration's league in a JSON file; see ``flyball.app.league.document``.
 
     ``update`` holds an exclusive lock on a separate file while it reads and replaces the league, so no change is lost.
     Readers never wait and never see a partial league. The lock ends with its process at the latest. A damaged or

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from app.config.store_address import StoreAddress
-from app.core import FlyballError
-from app.store.blobs import KEY, StoredBlob, checked_key, key_of, missing, verified
+from flyball.app.config.store_address import StoreAddress
+from flyball.app.core import FlyballError
+from flyball.app.store.blobs import KEY, StoredBlob, checked_key, key_of, missing, verified
 
 T = TypeVar("T")
 

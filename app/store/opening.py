@@ -7,10 +7,10 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile, gettempdir
 from typing import Any
 
-from app.config.store_address import CACHE, CACHE_GIB, StoreAddress
-from app.store.blobs import BlobStore, FileStore
-from app.store.cache import BlobCache, CachedStore
-from app.store.objects import ObjectStore, UnusableStore
+from flyball.app.config.store_address import CACHE, CACHE_GIB, StoreAddress
+from flyball.app.store.blobs import BlobStore, FileStore
+from flyball.app.store.cache import BlobCache, CachedStore
+from flyball.app.store.objects import ObjectStore, UnusableStore
 
 GIB = 1 << 30
 

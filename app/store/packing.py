@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from app.core import FlyballError
+from flyball.app.core import FlyballError
 
 Arrays = dict[str, NDArray[Any]]
 TypeName = Literal["bool", "int8", "uint8", "uint16", "float16", "int32", "uint32", "float32", "int64"]

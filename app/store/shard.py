@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 from safetensors import SafetensorError
 
-from app.config import FrozenModel
-from app.core import ConfigKey, FlyballError, Name, ShardKey, derive_seed, parse_json
-from app.core.legal import Legal, LegalActions, are_legal, compact, legal_counts
-from app.store.blobs import BlobStore, DamagedBlob
-from app.store.packing import (
+from flyball.app.config import FrozenModel
+from flyball.app.core import ConfigKey, FlyballError, Name, ShardKey, derive_seed, parse_json
+from flyball.app.core.legal import Legal, LegalActions, are_legal, compact, legal_counts
+from flyball.app.store.blobs import BlobStore, DamagedBlob
+from flyball.app.store.packing import (
     MOST_EXPANSION,
     BadPacking,
     Declared,
@@ -123,7 +123,7 @@ class Shard:
 
     Attributes:
         obs: [R, D] observations, uint8 or float32.
-        mask: [R, A] legal actions: bool, or lists in games with many actions (``app.core.legal``).
+        mask: [R, A] legal actions: bool, or lists in games with many actions (``flyball.app.core.legal``).
         action: [R] the chosen action.
         log_prob: [R] the action's log-probability under the policy that played, temperature included; after a search,
             given the noise of the other actions.

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from app.core import SECOND_US
-from app.events import CheckpointAdded, EvaluationCompleted, Event, Payload, TrainingCompleted
+from flyball.app.core import SECOND_US
+from flyball.app.events import CheckpointAdded, EvaluationCompleted, Event, Payload, TrainingCompleted
 
 if TYPE_CHECKING:  # because every command imports this module
     from numpy.typing import NDArray

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.core import FlyballError, writing
+from flyball.app.core import FlyballError, writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,9 +1,9 @@
 """The curves of a run, wherever its settings ask for them."""
 
-from app.config import Deployment, RunFolder
-from app.events import Event, Payload
-from app.telemetry.curves import Curves, TensorBoardCurves
-from app.telemetry.wandb_runs import WandbCurves
+from flyball.app.config import Deployment, RunFolder
+from flyball.app.events import Event, Payload
+from flyball.app.telemetry.curves import Curves, TensorBoardCurves
+from flyball.app.telemetry.wandb_runs import WandbCurves
 
 
 class RunCurves(Curves):

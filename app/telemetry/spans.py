@@ -2,7 +2,7 @@
 
 An event is a span from the record of its cause to its own: for a result, the time that its job waited and took. An
 event without a recorded cause is a span from when its producer wrote it. Ids are the events' own
-(``app.events.tracing``), so an event that is exported twice is one span.
+(``flyball.app.events.tracing``), so an event that is exported twice is one span.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from app.config.monitoring import COLLECTOR
-from app.core import SECOND_US, FlyballError
-from app.events import CATALOGUE, ClockTick, Event, Payload, RollCall, parent_span_id, span_id, trace_id
-from app.events.envelope import EPOCH
-from app.telemetry.webhook import Undelivered
+from flyball.app.config.monitoring import COLLECTOR
+from flyball.app.core import SECOND_US, FlyballError
+from flyball.app.events import CATALOGUE, ClockTick, Event, Payload, RollCall, parent_span_id, span_id, trace_id
+from flyball.app.events.envelope import EPOCH
+from flyball.app.telemetry.webhook import Undelivered
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -54,7 +54,7 @@ def otlp_exporter(endpoint: str, timeout_seconds: float) -> "SpanExporter":
 
 
 class SpanReceiver:
-    """A receiver of events that exports them as spans; see ``daemons.receivers.Receiver``.
+    """A receiver of events that exports them as spans; see ``flyball.daemons.receivers.Receiver``.
 
     A clock tick begins a trace only if an event follows from it, and is exported with that event.
 

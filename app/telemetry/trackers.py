@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from app.core import ConfigKey, FlyballError, writing
-from app.telemetry.wandb_runs import WandbRun, loaded_wandb
+from flyball.app.core import ConfigKey, FlyballError, writing
+from flyball.app.telemetry.wandb_runs import WandbRun, loaded_wandb
 
 T = TypeVar("T")
 

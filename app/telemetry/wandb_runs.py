@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from app.config import WandbMode
-from app.core import FlyballError, writing
-from app.events import Event, Payload
-from app.telemetry.curves import Curves, points
+from flyball.app.config import WandbMode
+from flyball.app.core import FlyballError, writing
+from flyball.app.events import Event, Payload
+from flyball.app.telemetry.curves import Curves, points
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from urllib.parse import urlsplit
 
-from app.core import FlyballError
+from flyball.app.core import FlyballError
 
 for _library in ("httpx2", "httpcore2"):
     logging.getLogger(_library).setLevel(logging.WARNING)  # they log addresses, which may hold a secret

@@ -8,18 +8,18 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import SELF, Compute, GameConfig, PipelineSettings, TrainingSettings
-from app.core import FlyballError, ModelHash, derive_seed
-from app.games import TableSpec, bots_of, open_table, own_hearts
-from app.games.hearts.table import hand_points, moons
-from app.play.hands import win_shares
-from app.play.matches import MatchPlan, play_rotations
-from app.play.players import Player, load_player
-from app.play.rollout import HERO
-from app.play.search import check_searchable
-from app.play.selfplay import play_recorded, selfplay_schedule
-from app.store import MemoryStore, Shard
-from app.train.iteration import Evaluation, Games
+from flyball.app.config import SELF, Compute, GameConfig, PipelineSettings, TrainingSettings
+from flyball.app.core import FlyballError, ModelHash, derive_seed
+from flyball.app.games import TableSpec, bots_of, open_table, own_hearts
+from flyball.app.games.hearts.table import hand_points, moons
+from flyball.app.play.hands import win_shares
+from flyball.app.play.matches import MatchPlan, play_rotations
+from flyball.app.play.players import Player, load_player
+from flyball.app.play.rollout import HERO
+from flyball.app.play.search import check_searchable
+from flyball.app.play.selfplay import play_recorded, selfplay_schedule
+from flyball.app.store import MemoryStore, Shard
+from flyball.app.train.iteration import Evaluation, Games
 
 IN_FLIGHT = 4096  # games at once
 WORKER = "pipeline"

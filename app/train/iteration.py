@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from app.learning.inference import Policy
-from app.store import Checkpoint
+from flyball.app.learning.inference import Policy
+from flyball.app.store import Checkpoint
 
 D = TypeVar("D")
 """A backend's rows to learn from, or their key in the store."""
@@ -103,7 +103,7 @@ class Iteration(Generic[E]):
       absent if they are constant), ``entropy_coef``;
     - search: ``divergence`` (of the network's policy from the searches', nats), ``replayed_rows`` (of earlier
       iterations that could be drawn);
-    - language models: those of the job ``app.language.jobs.train``.
+    - language models: those of the job ``flyball.app.language.jobs.train``.
     """
 
     number: int  # from 1

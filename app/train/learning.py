@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from app.config import PipelineSettings
-from app.core import derive_seed, reading
-from app.learning.devices import missing_device
-from app.learning.jobs import first_model
-from app.learning.learner import imitate
-from app.learning.samples import make_samples
-from app.store import Checkpoint, Manifest, MemoryStore, get_checkpoint, load_experience, put_checkpoint
-from app.train.game import RunGame, UnfitSettings, lessons
+from flyball.app.config import PipelineSettings
+from flyball.app.core import derive_seed, reading
+from flyball.app.learning.devices import missing_device
+from flyball.app.learning.jobs import first_model
+from flyball.app.learning.learner import imitate
+from flyball.app.learning.samples import make_samples
+from flyball.app.store import Checkpoint, Manifest, MemoryStore, get_checkpoint, load_experience, put_checkpoint
+from flyball.app.train.game import RunGame, UnfitSettings, lessons
 
 
 def check_start(settings: PipelineSettings, *, begun: bool) -> None:

@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from app.config import GameConfig, PipelinePpoSettings, PipelineSearchSettings, PipelineSettings, TrainedBackend
-from app.config.pipeline_loading import by_key, changed, training_settings
-from app.core import BadUsage, reading
-from app.learning import search_training
-from app.learning.devices import decided
-from app.learning.inference import Policy
-from app.learning.learner import improve
-from app.learning.samples import explained_variance, prepare
-from app.learning.torchrun import run_on_ranks
-from app.play.players import Player
-from app.play.selfplay import searching_player
-from app.store import Checkpoint, Shard
-from app.telemetry import check_wandb
-from app.train.game import run_game
-from app.train.learning import check_start
-from app.train.networks import NetworkMethod, Update
-from app.train.sinks import read_log
-from app.train.state import RunHead, RunState, TrainingFolder
+from flyball.app.config import GameConfig, PipelinePpoSettings, PipelineSearchSettings, PipelineSettings, TrainedBackend
+from flyball.app.config.pipeline_loading import by_key, changed, training_settings
+from flyball.app.core import BadUsage, reading
+from flyball.app.learning import search_training
+from flyball.app.learning.devices import decided
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.learner import improve
+from flyball.app.learning.samples import explained_variance, prepare
+from flyball.app.learning.torchrun import run_on_ranks
+from flyball.app.play.players import Player
+from flyball.app.play.selfplay import searching_player
+from flyball.app.store import Checkpoint, Shard
+from flyball.app.telemetry import check_wandb
+from flyball.app.train.game import run_game
+from flyball.app.train.learning import check_start
+from flyball.app.train.networks import NetworkMethod, Update
+from flyball.app.train.sinks import read_log
+from flyball.app.train.state import RunHead, RunState, TrainingFolder
 
 BEGINNING = ("backend", "collection.initial_policy", "cloning.", "env.game", "network.")
 """Prefixes of the keys of settings that determine a run's first policy."""

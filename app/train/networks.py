@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from app.config import PipelineSettings
-from app.controllers.needs import ReplayBuffer
-from app.core import Clock, ConfigKey, FlyballError, ModelHash, Record, Tabular, derive_seed, named
-from app.events import ShardRef
-from app.learning.inference import Policy
-from app.learning.learner import Improvement
-from app.learning.ppo import TrainingDiverged
-from app.learning.training import DiscardedUpdate
-from app.play.players import Player, policy_of
-from app.store import Checkpoint, FileStore, Shard
-from app.telemetry import NoPlots
-from app.train.game import WORKER, RunGame, collect, evaluate, final_evaluations
-from app.train.iteration import Distributions, Evaluation, Floats, Games, Iteration, Learned, Sink, outcome_text
-from app.train.learning import first_policy, successor
-from app.train.report import REPORT, draw_curves, summary_text, write_report
-from app.train.run import Method
-from app.train.sinks import CsvLog, TensorBoardSink, WandbSink, read_log
-from app.train.state import Best, RunHead, RunState, TrainingFolder
+from flyball.app.config import PipelineSettings
+from flyball.app.controllers.needs import ReplayBuffer
+from flyball.app.core import Clock, ConfigKey, FlyballError, ModelHash, Record, Tabular, derive_seed, named
+from flyball.app.events import ShardRef
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.learner import Improvement
+from flyball.app.learning.ppo import TrainingDiverged
+from flyball.app.learning.training import DiscardedUpdate
+from flyball.app.play.players import Player, policy_of
+from flyball.app.store import Checkpoint, FileStore, Shard
+from flyball.app.telemetry import NoPlots
+from flyball.app.train.game import WORKER, RunGame, collect, evaluate, final_evaluations
+from flyball.app.train.iteration import Distributions, Evaluation, Floats, Games, Iteration, Learned, Sink, outcome_text
+from flyball.app.train.learning import first_policy, successor
+from flyball.app.train.report import REPORT, draw_curves, summary_text, write_report
+from flyball.app.train.run import Method
+from flyball.app.train.sinks import CsvLog, TensorBoardSink, WandbSink, read_log
+from flyball.app.train.state import Best, RunHead, RunState, TrainingFolder
 
 SAMPLED = 1024  # most rows in a histogram's sample
 _Z_95_ONE_SIDED = 1.645

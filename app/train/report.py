@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from app.core import p_text, student
-from app.core.statistics import Z_95
-from app.games import TableSpec
-from app.telemetry import drawn
-from app.train.iteration import Evaluation, outcome_text
-from app.train.sinks import markdown_table, settings_text
-from app.train.state import RunHead, RunState
+from flyball.app.core import p_text, student
+from flyball.app.core.statistics import Z_95
+from flyball.app.games import TableSpec
+from flyball.app.telemetry import drawn
+from flyball.app.train.iteration import Evaluation, outcome_text
+from flyball.app.train.sinks import markdown_table, settings_text
+from flyball.app.train.state import RunHead, RunState
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

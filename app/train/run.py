@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from time import perf_counter, process_time
 from typing import Any, Generic, Protocol, TypeVar
 
-from app.core import Clock
-from app.learning.network import threads
-from app.store import Checkpoint
-from app.train.iteration import PHASES, D, E, Games, Iteration, Learned, Sink
-from app.train.state import TrainingFolder, TrainingState
+from flyball.app.core import Clock
+from flyball.app.learning.network import threads
+from flyball.app.store import Checkpoint
+from flyball.app.train.iteration import PHASES, D, E, Games, Iteration, Learned, Sink
+from flyball.app.train.state import TrainingFolder, TrainingState
 
 
 class Result(Protocol):

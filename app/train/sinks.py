@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from app.config import WandbMode, flatten
-from app.core import Clock, UnusableFile, writing
-from app.store.blobs import replace_durably
-from app.telemetry import TensorBoardFile, WandbRun
-from app.train.iteration import PHASES, Evaluation, Floats, Iteration, Sink
+from flyball.app.config import WandbMode, flatten
+from flyball.app.core import Clock, UnusableFile, writing
+from flyball.app.store.blobs import replace_durably
+from flyball.app.telemetry import TensorBoardFile, WandbRun
+from flyball.app.train.iteration import PHASES, Evaluation, Floats, Iteration, Sink
 
 COUNTS = ("games", "rows", "mean_return", "mean_points")
 

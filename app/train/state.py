@@ -9,10 +9,10 @@ from typing import Any, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from app.config import FrozenModel, PipelineSettings
-from app.core import ConfigKey, FlyballError, ModelHash, ShardKey, reading, writing
-from app.events import ShardRef
-from app.store import (
+from flyball.app.config import FrozenModel, PipelineSettings
+from flyball.app.core import ConfigKey, FlyballError, ModelHash, ShardKey, reading, writing
+from flyball.app.events import ShardRef
+from flyball.app.store import (
     SHARDS,
     Checkpoint,
     DamagedBlob,
@@ -23,8 +23,8 @@ from app.store import (
     put_checkpoint,
     put_shard,
 )
-from app.store.blobs import replace_durably
-from app.train.iteration import Evaluation
+from flyball.app.store.blobs import replace_durably
+from flyball.app.train.iteration import Evaluation
 
 S = TypeVar("S", bound=FrozenModel)
 

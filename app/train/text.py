@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.config import Compute, GameConfig, TextServers
-from app.core import RANDOM, BadUsage, ModelHash, derive_seed, writing
-from app.engine import JsonObject
-from app.language import jobs, selfplay
-from app.language.base_files import check_settings
-from app.language.models import GENERATORS
-from app.language.rollout import TextPlayer
-from app.language.selfplay import generator_for, play_match, player_of
-from app.language.text_games import open_text_table
-from app.language.training_settings import LoopSettings, text_settings
-from app.learning.devices import require
-from app.play.match_statistics import match_statistics
-from app.store import Checkpoint, FileStore
-from app.train.iteration import Games, Iteration, Learned
-from app.train.run import Method
-from app.train.state import HEAD, STATE, TrainingFolder, TrainingState
+from flyball.app.config import Compute, GameConfig, TextServers
+from flyball.app.core import RANDOM, BadUsage, ModelHash, derive_seed, writing
+from flyball.app.engine import JsonObject
+from flyball.app.language import jobs, selfplay
+from flyball.app.language.base_files import check_settings
+from flyball.app.language.models import GENERATORS
+from flyball.app.language.rollout import TextPlayer
+from flyball.app.language.selfplay import generator_for, play_match, player_of
+from flyball.app.language.text_games import open_text_table
+from flyball.app.language.training_settings import LoopSettings, text_settings
+from flyball.app.learning.devices import require
+from flyball.app.play.match_statistics import match_statistics
+from flyball.app.store import Checkpoint, FileStore
+from flyball.app.train.iteration import Games, Iteration, Learned
+from flyball.app.train.run import Method
+from flyball.app.train.state import HEAD, STATE, TrainingFolder, TrainingState
 
 REPORT = "report.json"
 

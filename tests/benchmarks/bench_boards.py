@@ -9,9 +9,9 @@ from time import process_time
 import numpy as np
 import pytest
 
-from app.config import GAMES, GameConfig
-from app.games import FINISHED, Table, open_table
-from app.games.catalogue import BOARDS
+from flyball.app.config import GAMES, GameConfig
+from flyball.app.games import FINISHED, Table, open_table
+from flyball.app.games.catalogue import BOARDS
 
 pytestmark = pytest.mark.benchmark
 SLOTS, STEPS, ROUNDS = 512, 100, 5

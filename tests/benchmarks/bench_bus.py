@@ -16,9 +16,9 @@ import pytest
 import zmq
 from bus_rig import address, broker_process, checked, expect, program, publish_all, say
 
-from app.bus import ZmqBus
-from app.events import decode, encode
-from app.journal import SqliteJournalReader, history
+from flyball.app.bus import ZmqBus
+from flyball.app.events import decode, encode
+from flyball.app.journal import SqliteJournalReader, history
 
 pytestmark = pytest.mark.benchmark
 EVENTS = 200_000

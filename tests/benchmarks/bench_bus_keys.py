@@ -16,13 +16,13 @@ import pytest
 from bus_rig import checked, program, publish_all, say
 from keyed_bus import refusals_as_events
 
-from app.bus import ZmqBus
-from app.bus.access import Access, ClientKeys
-from app.bus.broker import Broker
-from app.bus.keys import Key, KeyList, new_pair, read_secret, write_secret
-from app.journal import SqliteJournal
-from daemons.clock import SystemClock
-from daemons.rights import rights
+from flyball.app.bus import ZmqBus
+from flyball.app.bus.access import Access, ClientKeys
+from flyball.app.bus.broker import Broker
+from flyball.app.bus.keys import Key, KeyList, new_pair, read_secret, write_secret
+from flyball.app.journal import SqliteJournal
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.rights import rights
 
 pytestmark = pytest.mark.benchmark
 EVENTS = 60_000

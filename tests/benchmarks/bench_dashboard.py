@@ -22,7 +22,7 @@ from playwright.sync_api import Page, sync_playwright
 sys.path.append(str(Path(__file__).parents[1] / "support"))
 from generated_run import generated, write_generated
 
-from app.config import GAMES, LAPTOP, RunSettings
+from flyball.app.config import GAMES, LAPTOP, RunSettings
 
 EVENTS, COPIES, TIMES = 100_000, 20, 10
 KEY = "connect_four_07_2p"
@@ -42,7 +42,7 @@ def hundred() -> RunSettings:
 @contextmanager
 def dashboard(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
     """Serve a run in a process of its own."""
-    command = [sys.executable, "-m", "app.cli", "--run", str(folder), "dashboard", "--port", "0"]
+    command = [sys.executable, "-m", "flyball.app.cli", "--run", str(folder), "dashboard", "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         line = process.stderr.readline()

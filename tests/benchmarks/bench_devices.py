@@ -16,18 +16,18 @@ from cleanrl_loop import cleanrl_epoch
 from selfplay_rig import CONFIG, ignore, put_model, selfplay_spec
 from torch import nn
 
-from app.config import CPU, MLP, Compute, GameConfig, NetworkSettings, PpoSettings, SearchSettings
-from app.core import ModelHash
-from app.games import open_table
-from app.learning.devices import games_at_once, resolve
-from app.learning.learner import load_adam
-from app.learning.network import init_policy, load_network
-from app.learning.ppo import update
-from app.learning.samples import Samples, make_samples
-from app.play.matches import IN_FLIGHT, MatchPlan, play_match
-from app.play.players import PLAYERS, RandomPlayer
-from app.play.selfplay import play, play_by_search
-from app.store import FileStore, get_shard
+from flyball.app.config import CPU, MLP, Compute, GameConfig, NetworkSettings, PpoSettings, SearchSettings
+from flyball.app.core import ModelHash
+from flyball.app.games import open_table
+from flyball.app.learning.devices import games_at_once, resolve
+from flyball.app.learning.learner import load_adam
+from flyball.app.learning.network import init_policy, load_network
+from flyball.app.learning.ppo import update
+from flyball.app.learning.samples import Samples, make_samples
+from flyball.app.play.matches import IN_FLIGHT, MatchPlan, play_match
+from flyball.app.play.players import PLAYERS, RandomPlayer
+from flyball.app.play.selfplay import play, play_by_search
+from flyball.app.store import FileStore, get_shard
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.gpu, pytest.mark.timeout(1800)]
 NETWORKS = {"mlp 256, 128": NetworkSettings(), "tower 8 x 128": NetworkSettings(kind="tower", blocks=8, channels=128)}

@@ -11,7 +11,7 @@ from time import process_time
 
 import pytest
 
-from app.games.diplomacy import BOTS, STANDARD, Ending, Game, legal_orders, play_phase, write_order
+from flyball.app.games.diplomacy import BOTS, STANDARD, Ending, Game, legal_orders, play_phase, write_order
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.filterwarnings("ignore")]
 ROUNDS = 5

@@ -17,19 +17,19 @@ import pytest
 import torch
 from torch.distributions import Categorical
 
-from app.config import GAMES, PROFILES, GameConfig
-from app.core import derive_seed
-from app.engine import LocalEngine
-from app.games import open_table
-from app.games.catalogue import openspiel_rules
-from app.learning.dense import ActorCritic
-from app.learning.inference import Policy
-from app.learning.network import MASKED_LOGIT, init_policy, load_network, parameters_to_bytes
-from app.play.gauntlet import GauntletSpec, Opponent, OpponentResult
-from app.play.match_statistics import MatchStatistics, match_games, match_statistics, win_margin
-from app.play.matches import EvaluationManager, MatchPlan, play_match
-from app.play.rng import draw_points, number_streams
-from app.store import FileStore, Manifest, put_checkpoint
+from flyball.app.config import GAMES, PROFILES, GameConfig
+from flyball.app.core import derive_seed
+from flyball.app.engine import LocalEngine
+from flyball.app.games import open_table
+from flyball.app.games.catalogue import openspiel_rules
+from flyball.app.learning.dense import ActorCritic
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.network import MASKED_LOGIT, init_policy, load_network, parameters_to_bytes
+from flyball.app.play.gauntlet import GauntletSpec, Opponent, OpponentResult
+from flyball.app.play.match_statistics import MatchStatistics, match_games, match_statistics, win_margin
+from flyball.app.play.matches import EvaluationManager, MatchPlan, play_match
+from flyball.app.play.rng import draw_points, number_streams
+from flyball.app.store import FileStore, Manifest, put_checkpoint
 
 pytestmark = pytest.mark.benchmark
 ROUNDS = 3

@@ -16,18 +16,18 @@ from open_spiel.python.observation import make_observation
 from taking_turns import median_rates
 from torch.distributions import Categorical
 
-from app.config import GAMES, GameConfig
-from app.core import ModelHash, NetworkShape, derive_seed
-from app.core.kernels import kernel
-from app.games import FINISHED, open_table
-from app.games.hearts import bots
-from app.games.hearts.rules import HeartsRules
-from app.learning.inference import Policy
-from app.learning.network import init_policy, load_network
-from app.play.players import HeuristicPlayer
-from app.play.recording import ShardRecorder
-from app.play.rollout import Rollout, Schedule
-from app.store import ShardMeta
+from flyball.app.config import GAMES, GameConfig
+from flyball.app.core import ModelHash, NetworkShape, derive_seed
+from flyball.app.core.kernels import kernel
+from flyball.app.games import FINISHED, open_table
+from flyball.app.games.hearts import bots
+from flyball.app.games.hearts.rules import HeartsRules
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.network import init_policy, load_network
+from flyball.app.play.players import HeuristicPlayer
+from flyball.app.play.recording import ShardRecorder
+from flyball.app.play.rollout import Rollout, Schedule
+from flyball.app.store import ShardMeta
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 CONFIG = GAMES["hearts_4p"]

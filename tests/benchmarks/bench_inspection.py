@@ -12,9 +12,9 @@ import pytest
 import torch
 from selfplay_rig import ignore, inspection_spec, put_model, selfplay_spec
 
-from app.config import GAMES
-from app.play.inspection import COMPARED, inspect
-from app.play.selfplay import play
+from flyball.app.config import GAMES
+from flyball.app.play.inspection import COMPARED, inspect
+from flyball.app.play.selfplay import play
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 SHARDS = COMPARED + 8

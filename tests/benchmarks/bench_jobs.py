@@ -17,9 +17,9 @@ import pytest
 import torch
 from selfplay_rig import ignore, inspection_spec, selfplay_spec
 
-from app.backends import backend_of
-from app.config import GAMES
-from app.play.gauntlet import MODEL, GauntletSpec, Opponent
+from flyball.app.backends import backend_of
+from flyball.app.config import GAMES
+from flyball.app.play.gauntlet import MODEL, GauntletSpec, Opponent
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 GAMES_EACH = 60

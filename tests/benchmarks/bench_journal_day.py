@@ -14,10 +14,10 @@ import pytest
 from msgspec.structs import replace
 from simulated_day import records_of, simulated_day
 
-from app.events import DaemonHeartbeat
-from app.journal import SqliteJournal, SqliteJournalReader
-from app.journal.archiving import archive
-from app.replay.replaying import replay_journal
+from flyball.app.events import DaemonHeartbeat
+from flyball.app.journal import SqliteJournal, SqliteJournalReader
+from flyball.app.journal.archiving import archive
+from flyball.app.replay.replaying import replay_journal
 
 pytestmark = pytest.mark.benchmark
 

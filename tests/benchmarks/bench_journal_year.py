@@ -20,15 +20,15 @@ from time import monotonic, sleep
 import pytest
 from simulated_day import RepeatedDay, records_of, simulated_day, write_toml
 
-from app.config.deployment import JournalSettings
-from app.events import DaemonReady
-from app.journal import Snapshot, SqliteJournal, SqliteJournalReader, history
-from app.journal.queries import has_landmark, save_row, split
-from app.journal.segments import write_segment
-from app.journal.snapshots import write_snapshot
-from daemons.registry import DAEMONS
-from daemons.saved_state import READY_KEY, SCHEMAS_KEY, schemas_of
-from daemons.snapshots import IN_FLIGHT_EVENTS, Unsettled, _record_end, _Snapshots
+from flyball.app.config.deployment import JournalSettings
+from flyball.app.events import DaemonReady
+from flyball.app.journal import Snapshot, SqliteJournal, SqliteJournalReader, history
+from flyball.app.journal.queries import has_landmark, save_row, split
+from flyball.app.journal.segments import write_segment
+from flyball.app.journal.snapshots import write_snapshot
+from flyball.daemons.registry import DAEMONS
+from flyball.daemons.saved_state import READY_KEY, SCHEMAS_KEY, schemas_of
+from flyball.daemons.snapshots import IN_FLIGHT_EVENTS, Unsettled, _record_end, _Snapshots
 
 pytestmark = pytest.mark.benchmark
 DAYS = int(os.environ.get("DAYS", "40"))
@@ -87,7 +87,7 @@ def size_of(folder: Path, pattern: str) -> float:
 def started(run: Path, daemon: str, is_up: Callable[[], bool]) -> tuple[subprocess.Popen[bytes], float]:
     """Start a daemon; return its process and its seconds to start."""
     began = monotonic()
-    command = (sys.executable, "-m", "app.cli", "--run", str(run), "daemon", "run", daemon)
+    command = (sys.executable, "-m", "flyball.app.cli", "--run", str(run), "daemon", "run", daemon)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     while not is_up():
         assert process.poll() is None, daemon

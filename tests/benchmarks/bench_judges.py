@@ -11,11 +11,11 @@ import numpy as np
 import pyspiel
 import pytest
 
-from app.games.connect_four_solver import ConnectFourSolver
-from app.games.shogi.parity import openspiel_actions
-from app.games.shogi.playouts import best_move
-from app.games.shogi.replay import Replay
-from app.games.shogi.variant import SHOGI
+from flyball.app.games.connect_four_solver import ConnectFourSolver
+from flyball.app.games.shogi.parity import openspiel_actions
+from flyball.app.games.shogi.playouts import best_move
+from flyball.app.games.shogi.replay import Replay
+from flyball.app.games.shogi.variant import SHOGI
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(7200)]
 PLAYOUTS, GAMES, OPENING, LIMIT = 10, 40, 4, 300

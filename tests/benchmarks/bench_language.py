@@ -16,11 +16,11 @@ from language_models import random_adapter, turns
 from safetensors.torch import load as load_tensors
 from trl_trainer import trl_trainer
 
-from app.core.statistics import student
-from app.language.base_model import BaseModel, draw_base, get_base, put_base, train_tokenizer
-from app.language.generator import TOLERANCE, Adapter, PromptRequest, Sampling, check_canary
-from app.language.peft_generator import PeftGenerator
-from app.store import MemoryStore
+from flyball.app.core.statistics import student
+from flyball.app.language.base_model import BaseModel, draw_base, get_base, put_base, train_tokenizer
+from flyball.app.language.generator import TOLERANCE, Adapter, PromptRequest, Sampling, check_canary
+from flyball.app.language.peft_generator import PeftGenerator
+from flyball.app.store import MemoryStore
 
 SWAPS, ADAPTERS, LOADED = 1_000, 12, 5
 ROUNDS = 20

@@ -14,13 +14,13 @@ import torch
 from cleanrl_loop import cleanrl_epoch
 from taking_turns import median_rates
 
-from app.config import NetworkSettings, PpoSettings
-from app.core import NetworkShape
-from app.learning.dense import ActorCritic
-from app.learning.learner import load_adam
-from app.learning.network import init_policy, load_network
-from app.learning.ppo import losses, update
-from app.learning.samples import Samples
+from flyball.app.config import NetworkSettings, PpoSettings
+from flyball.app.core import NetworkShape
+from flyball.app.learning.dense import ActorCritic
+from flyball.app.learning.learner import load_adam
+from flyball.app.learning.network import init_policy, load_network
+from flyball.app.learning.ppo import losses, update
+from flyball.app.learning.samples import Samples
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 ROWS, OBS_SIZE, ACTIONS, ROUNDS = 20_800, 270, 52, 5

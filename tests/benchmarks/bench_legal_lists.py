@@ -16,14 +16,14 @@ import safetensors.numpy
 import torch
 from selfplay_rig import ignore, put_model, selfplay_spec
 
-from app.config import GameConfig, PpoSettings
-from app.core import legal
-from app.core.legal import LegalActions
-from app.learning.learner import improve
-from app.learning.samples import make_samples
-from app.play.selfplay import play
-from app.store import FileStore, MemoryStore, Shard, get_checkpoint, get_shard, put_shard
-from app.store import shard as shard_format
+from flyball.app.config import GameConfig, PpoSettings
+from flyball.app.core import legal
+from flyball.app.core.legal import LegalActions
+from flyball.app.learning.learner import improve
+from flyball.app.learning.samples import make_samples
+from flyball.app.play.selfplay import play
+from flyball.app.store import FileStore, MemoryStore, Shard, get_checkpoint, get_shard, put_shard
+from flyball.app.store import shard as shard_format
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 CONFIG = GameConfig(key="shogi_2p", game="shogi", players=2, max_moves=160)

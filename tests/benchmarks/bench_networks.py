@@ -18,16 +18,16 @@ import torch
 from numpy.typing import NDArray
 from taking_turns import rate, selfplay
 
-from app.config import GAMES, Compute, NetworkSettings, PpoSettings, Precision
-from app.core import NetworkShape
-from app.games import open_table
-from app.learning.devices import arithmetic
-from app.learning.inference import Policy
-from app.learning.learner import load_adam
-from app.learning.network import init_policy, load_network
-from app.learning.ppo import descend, update
-from app.learning.samples import Samples, prepare
-from app.play.selfplay import IN_FLIGHT, play_recorded, selfplay_schedule
+from flyball.app.config import GAMES, Compute, NetworkSettings, PpoSettings, Precision
+from flyball.app.core import NetworkShape
+from flyball.app.games import open_table
+from flyball.app.learning.devices import arithmetic
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.learner import load_adam
+from flyball.app.learning.network import init_policy, load_network
+from flyball.app.learning.ppo import descend, update
+from flyball.app.learning.samples import Samples, prepare
+from flyball.app.play.selfplay import IN_FLIGHT, play_recorded, selfplay_schedule
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 CONFIG, ROUNDS = GAMES["connect_four_2p"], 5

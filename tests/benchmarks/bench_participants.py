@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from killing import start
 from running_loop import running_loop
 
-from app.events import Event, ModelPromoted, NodeLost, SelfplayComplete
-from app.journal import SqliteJournalReader, history
+from flyball.app.events import Event, ModelPromoted, NodeLost, SelfplayComplete
+from flyball.app.journal import SqliteJournalReader, history
 
 MACHINES, CONFIGS = 36, 12
 SCRIPT = Path(__file__).parents[1] / "support" / "sleeping_loop.py"

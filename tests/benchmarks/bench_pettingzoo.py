@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from taking_turns import rate, selfplay
 
-from app.config import GAMES, GameConfig
-from app.games import open_table
-from app.learning.inference import Policy
-from app.learning.network import init_policy, threads
+from flyball.app.config import GAMES, GameConfig
+from flyball.app.games import open_table
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.network import init_policy, threads
 
 pytestmark = pytest.mark.benchmark
 OURS = GAMES["connect_four_2p"]

@@ -12,12 +12,12 @@ from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from app.core import derive_id
-from app.events import ClockTick, DaemonHeartbeat, Payload, RollCall, RollEntry, originate
-from app.events.envelope import EPOCH
-from app.events.frames import Frame, frame_of, seal
-from app.journal import SqliteJournal
-from daemons.registry import DAEMONS
+from flyball.app.core import derive_id
+from flyball.app.events import ClockTick, DaemonHeartbeat, Payload, RollCall, RollEntry, originate
+from flyball.app.events.envelope import EPOCH
+from flyball.app.events.frames import Frame, frame_of, seal
+from flyball.app.journal import SqliteJournal
+from flyball.daemons.registry import DAEMONS
 
 NODES, HOUR, HOURS = 36, 3600, 24
 START = datetime(2026, 11, 1, tzinfo=EPOCH.tzinfo)

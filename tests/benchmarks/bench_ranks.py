@@ -13,19 +13,19 @@ import psutil
 import pytest
 import torch
 
-from app.config import CPU, GAMES, NetworkSettings, PpoSettings
-from app.games import open_table
-from app.learning.jobs import first_model
-from app.learning.learner import improve
-from app.learning.network import threads
-from app.learning.samples import Samples
-from app.learning.torchrun import run_on_ranks
-from app.store import MemoryStore, get_checkpoint, put_checkpoint
+from flyball.app.config import CPU, GAMES, NetworkSettings, PpoSettings
+from flyball.app.games import open_table
+from flyball.app.learning.jobs import first_model
+from flyball.app.learning.learner import improve
+from flyball.app.learning.network import threads
+from flyball.app.learning.samples import Samples
+from flyball.app.learning.torchrun import run_on_ranks
+from flyball.app.store import MemoryStore, get_checkpoint, put_checkpoint
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 ROWS = 1024
 SETTINGS = PpoSettings(learning_rate=1e-5, batch_size=512, epochs=4, target_kl=100, max_kl=100, min_entropy=0)
-PROGRAM = "app.learning.rank_process"
+PROGRAM = "flyball.app.learning.rank_process"
 
 
 def lesson() -> Callable[..., object]:

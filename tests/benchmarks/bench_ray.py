@@ -14,11 +14,11 @@ from time import perf_counter
 
 import pytest
 
-from app.backends import backend_of
-from app.config import GAMES
-from app.engine import Engine, LocalEngine
-from app.engine.ray_engine import RayEngine
-from daemons.ray_cluster import NICE
+from flyball.app.backends import backend_of
+from flyball.app.config import GAMES
+from flyball.app.engine import Engine, LocalEngine
+from flyball.app.engine.ray_engine import RayEngine
+from flyball.daemons.ray_cluster import NICE
 
 pytestmark = pytest.mark.benchmark
 CONFIG = GAMES["othello_2p"].replace(backend="policy_gradient")

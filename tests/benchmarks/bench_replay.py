@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 from generated_run import cluster, generated, laptop, write_generated
 
-from app.controllers import FeedbackFold
-from app.controllers.fold import Fold
-from app.events import Event, Payload, encode
-from app.journal import SqliteJournalReader, history
-from app.replay.replaying import replay_journal
-from daemons.registry import DAEMONS
+from flyball.app.controllers import FeedbackFold
+from flyball.app.controllers.fold import Fold
+from flyball.app.events import Event, Payload, encode
+from flyball.app.journal import SqliteJournalReader, history
+from flyball.app.replay.replaying import replay_journal
+from flyball.daemons.registry import DAEMONS
 
 pytestmark = pytest.mark.benchmark
 EVENTS, ROUNDS = 50_000, 5

@@ -19,13 +19,13 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from app.config import GAMES, Compute, NetworkSettings, Precision, SearchSettings
-from app.games import open_table
-from app.learning.inference import Policy
-from app.learning.network import init_policy
-from app.play.own_players import Turn
-from app.play.search import TREES, SearchPlayer
-from app.play.selfplay import play_recorded, selfplay_schedule
+from flyball.app.config import GAMES, Compute, NetworkSettings, Precision, SearchSettings
+from flyball.app.games import open_table
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.network import init_policy
+from flyball.app.play.own_players import Turn
+from flyball.app.play.search import TREES, SearchPlayer
+from flyball.app.play.selfplay import play_recorded, selfplay_schedule
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800), pytest.mark.filterwarnings("ignore")]
 SIMULATIONS, GAMES_A_ROUND, ROUNDS = 32, 1024, 7

@@ -15,16 +15,16 @@ import pytest
 import torch
 
 import flyball
-from app.config import GAMES, NetworkSettings
-from app.games import open_table
-from app.learning.inference import Policy
-from app.learning.network import init_policy
-from app.play.match_statistics import match_statistics
-from app.play.matches import MatchPlan, play_match
-from app.play.players import Player, load_player, policy_of
-from app.play.search import SearchPlayer
-from app.store import MemoryStore
-from app.train.state import TrainingFolder
+from flyball.app.config import GAMES, NetworkSettings
+from flyball.app.games import open_table
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.network import init_policy
+from flyball.app.play.match_statistics import match_statistics
+from flyball.app.play.matches import MatchPlan, play_match
+from flyball.app.play.players import Player, load_player, policy_of
+from flyball.app.play.search import SearchPlayer
+from flyball.app.store import MemoryStore
+from flyball.app.train.state import TrainingFolder
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(7200), pytest.mark.filterwarnings("ignore")]
 SIMULATIONS, ITERATIONS, SEED, GAMES_A_MATCH = 32, 40, 1, 1000

@@ -12,12 +12,12 @@ import pytest
 import torch
 from taking_turns import selfplay
 
-from app.config import GAMES, PROFILES
-from app.games import open_table
-from app.learning.dense import ActorCritic
-from app.learning.inference import Policy
-from app.learning.network import init_policy, load_network, masked_log_probs
-from app.play.selfplay import IN_FLIGHT
+from flyball.app.config import GAMES, PROFILES
+from flyball.app.games import open_table
+from flyball.app.learning.dense import ActorCritic
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.network import init_policy, load_network, masked_log_probs
+from flyball.app.play.selfplay import IN_FLIGHT
 
 pytestmark = pytest.mark.benchmark
 ROUNDS = 5

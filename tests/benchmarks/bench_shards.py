@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from app.config import GAMES, GameConfig
-from app.core import ShardKey
-from app.core.legal import LegalActions
-from app.play.players import RandomPlayer
-from app.play.selfplay import play_recorded, selfplay_schedule
-from app.store import FileStore, Shard, get_shard, put_shard, with_note
-from app.store.shard import GAME_TYPES, ROW_TYPES, _gaps, _Note
+from flyball.app.config import GAMES, GameConfig
+from flyball.app.core import ShardKey
+from flyball.app.core.legal import LegalActions
+from flyball.app.play.players import RandomPlayer
+from flyball.app.play.selfplay import play_recorded, selfplay_schedule
+from flyball.app.store import FileStore, Shard, get_shard, put_shard, with_note
+from flyball.app.store.shard import GAME_TYPES, ROW_TYPES, _gaps, _Note
 
 pytestmark = pytest.mark.benchmark
 ROUNDS = 5

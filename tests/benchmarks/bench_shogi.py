@@ -16,23 +16,23 @@ import pytest
 import torch
 from torch.distributions import Categorical
 
-from app.config import GAMES, Compute, GameConfig, NetworkSettings, PpoSettings, Precision
-from app.core import ConfigKey
-from app.engine import LocalEngine
-from app.games import FINISHED, Observations, open_table
-from app.games.table import Floats
-from app.learning.inference import Policy
-from app.learning.jobs import first_model
-from app.learning.learner import improve
-from app.learning.network import init_policy, load_network, masked_log_probs, threads
-from app.learning.samples import make_samples
-from app.play.gauntlet import GauntletSpec, Opponent
-from app.play.matches import EvaluationManager, MatchPlan, play_match
-from app.play.own_players import Turn
-from app.play.players import policy_of
-from app.play.search import SearchPlayer
-from app.play.selfplay import play_recorded, selfplay_schedule
-from app.store import Checkpoint, FileStore, MemoryStore, Shard, get_checkpoint, put_checkpoint
+from flyball.app.config import GAMES, Compute, GameConfig, NetworkSettings, PpoSettings, Precision
+from flyball.app.core import ConfigKey
+from flyball.app.engine import LocalEngine
+from flyball.app.games import FINISHED, Observations, open_table
+from flyball.app.games.table import Floats
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.jobs import first_model
+from flyball.app.learning.learner import improve
+from flyball.app.learning.network import init_policy, load_network, masked_log_probs, threads
+from flyball.app.learning.samples import make_samples
+from flyball.app.play.gauntlet import GauntletSpec, Opponent
+from flyball.app.play.matches import EvaluationManager, MatchPlan, play_match
+from flyball.app.play.own_players import Turn
+from flyball.app.play.players import policy_of
+from flyball.app.play.search import SearchPlayer
+from flyball.app.play.selfplay import play_recorded, selfplay_schedule
+from flyball.app.store import Checkpoint, FileStore, MemoryStore, Shard, get_checkpoint, put_checkpoint
 
 pytestmark = pytest.mark.benchmark
 ROUNDS = 3

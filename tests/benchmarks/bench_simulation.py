@@ -8,12 +8,12 @@ from time import process_time
 import pytest
 from simulated_settings import simulated_settings
 
-from app.config import GAMES
-from app.controllers import Controller, FeedbackFold
-from app.controllers.fold import Fold
-from app.core import ConfigKey
-from app.simulation import ALL, ARMS, Simulation, load_plant
-from app.simulation.settings import ROWS_PER_TRAINING
+from flyball.app.config import GAMES
+from flyball.app.controllers import Controller, FeedbackFold
+from flyball.app.controllers.fold import Fold
+from flyball.app.core import ConfigKey
+from flyball.app.simulation import ALL, ARMS, Simulation, load_plant
+from flyball.app.simulation.settings import ROWS_PER_TRAINING
 
 SIZES = ((12, 36), (1_000, 100), (10_000, 1_000))
 EVENTS = 20_000

@@ -16,13 +16,13 @@ from time import perf_counter, process_time
 import pytest
 from generated_run import generated, laptop, write_generated
 
-from app.config.store_address import StoreAddress
-from app.journal import SqliteJournalReader
-from app.replay.reachability import named_blobs
-from app.store import BlobStore, FileStore
-from app.store.cache import BlobCache, CachedStore
-from app.store.objects import ObjectStore
-from daemons.registry import DAEMONS
+from flyball.app.config.store_address import StoreAddress
+from flyball.app.journal import SqliteJournalReader
+from flyball.app.replay.reachability import named_blobs
+from flyball.app.store import BlobStore, FileStore
+from flyball.app.store.cache import BlobCache, CachedStore
+from flyball.app.store.objects import ObjectStore
+from flyball.daemons.registry import DAEMONS
 
 pytestmark = pytest.mark.benchmark
 MIB, ROUNDS, FILES, EVENTS = 1 << 20, 15, 8000, 50_000

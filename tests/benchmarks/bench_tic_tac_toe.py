@@ -9,16 +9,16 @@ import argparse
 import json
 from pathlib import Path
 
-from app.api.players import fetch_player
-from app.api.runs import RunLocation, silent
-from app.config import GAMES, RunFolder
-from app.core import ConfigKey
-from app.games import open_table
-from app.play.judges import SolverPlayer
-from app.play.match_statistics import match_statistics
-from app.play.matches import MatchPlan, play_match
-from app.play.players import load_player
-from app.store import MemoryStore
+from flyball.app.api.players import fetch_player
+from flyball.app.api.runs import RunLocation, silent
+from flyball.app.config import GAMES, RunFolder
+from flyball.app.core import ConfigKey
+from flyball.app.games import open_table
+from flyball.app.play.judges import SolverPlayer
+from flyball.app.play.match_statistics import match_statistics
+from flyball.app.play.matches import MatchPlan, play_match
+from flyball.app.play.players import load_player
+from flyball.app.store import MemoryStore
 
 CONFIG = GAMES[ConfigKey("tic_tac_toe_2p")]
 

@@ -18,12 +18,12 @@ import pytest
 import torch
 from taking_turns import median_rates
 
-from app.config import CPU, GAMES, PipelineSettings
-from app.learning.learner import improve
-from app.learning.samples import prepare
-from app.play.players import policy_of
-from app.train.game import collect, run_game
-from app.train.learning import first_policy
+from flyball.app.config import CPU, GAMES, PipelineSettings
+from flyball.app.learning.learner import improve
+from flyball.app.learning.samples import prepare
+from flyball.app.play.players import policy_of
+from flyball.app.train.game import collect, run_game
+from flyball.app.train.learning import first_policy
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 ENVIRONMENTS, EPOCHS, BATCH = 64, 4, 256
@@ -189,7 +189,7 @@ def test_and_its_memory(tmp_path) -> None:
                 "collection.opponents={self=1.0}", "collection.initial_policy=random", "ppo.epochs=4",
                 "ppo.batch_size=256", "training.eval_games=100", "training.final_games=0"]  # fmt: skip
     words = [word for setting in settings for word in ("--set", setting)]
-    command = [sys.executable, "-m", "app.cli", "train", "hearts_4p", "--output", str(tmp_path / "run"), *words]
+    command = [sys.executable, "-m", "flyball.app.cli", "train", "hearts_4p", "--output", str(tmp_path / "run"), *words]
     told = subprocess.run([sys.executable, "-c", AND_ITS_MEMORY, *command], check=True, capture_output=True, text=True)
     gigabytes = int(told.stdout) / 2**20
     print(f"\na whole run of such iterations: {gigabytes:.2f} GB")  # noqa: T201

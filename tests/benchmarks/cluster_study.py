@@ -31,10 +31,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from app.config import RunFolder
-from app.events import DaemonReady, NodeLost, NodeReturned, Payload, SelfplayComplete
-from app.journal import SqliteJournalReader, history
-from daemons.ray_cluster import ray_environment
+from flyball.app.config import RunFolder
+from flyball.app.events import DaemonReady, NodeLost, NodeReturned, Payload, SelfplayComplete
+from flyball.app.journal import SqliteJournalReader, history
+from flyball.daemons.ray_cluster import ray_environment
 
 FLYBALL = str(Path(sys.executable).with_name("flyball"))
 HEAD_ADDRESS = "10.77.0.1"

@@ -28,18 +28,18 @@ from statistics import mean, stdev
 
 import numpy as np
 
-from app.config import GAMES, RunFolder, RunSettings
-from app.config.feedback import LifecycleSettings
-from app.core import expected_score, gsprt_llr, sprt_verdict
-from app.events import ModelPromoted, PromotionRejected
-from app.journal import SqliteJournalReader, history
-from app.league.pool import rate
-from app.league.totals import PairTotals, pair_totals
-from app.play.gauntlet import BatchResult, BatchSpec, GameBatch, Opponent
-from app.play.match_statistics import match_statistics
-from app.play.matches import batch as play_batch
-from app.status.league import LEAGUES_READ, read_leagues
-from app.store import FileStore
+from flyball.app.config import GAMES, RunFolder, RunSettings
+from flyball.app.config.feedback import LifecycleSettings
+from flyball.app.core import expected_score, gsprt_llr, sprt_verdict
+from flyball.app.events import ModelPromoted, PromotionRejected
+from flyball.app.journal import SqliteJournalReader, history
+from flyball.app.league.pool import rate
+from flyball.app.league.totals import PairTotals, pair_totals
+from flyball.app.play.gauntlet import BatchResult, BatchSpec, GameBatch, Opponent
+from flyball.app.play.match_statistics import match_statistics
+from flyball.app.play.matches import batch as play_batch
+from flyball.app.status.league import LEAGUES_READ, read_leagues
+from flyball.app.store import FileStore
 
 ARMS = {"none": (-2000.0, -1000.0), "not 40 worse": (-40.0, 0.0), "not 80 worse": (-80.0, 0.0), "better": (0.0, 35.0)}
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -65,7 +65,7 @@ def play(folder: Path, key: str, seed: int, arm: str, cpu_seconds: float) -> Non
     """Run the loop in a folder until its processor time is used."""
     folder.mkdir(parents=True)
     (folder / "flyball.toml").write_text(GATES.format(*ARMS[arm]))
-    words = ["-m", "app.cli", "--run", str(folder), "up", "--seed", str(seed), "--config", key]
+    words = ["-m", "flyball.app.cli", "--run", str(folder), "up", "--seed", str(seed), "--config", key]
     with (folder / "up.txt").open("w") as log:
         loop = subprocess.Popen([sys.executable, *words], stdout=log, stderr=log)
         try:

@@ -13,12 +13,12 @@ from math import erfc, sqrt
 from pathlib import Path
 from statistics import fmean, stdev
 
-from app.config import CPU
-from app.core import RANDOM, Rate, derive_seed
-from app.language.rollout import TextPlayer
-from app.language.selfplay import generator_for, play_match, player_of
-from app.store import FileStore
-from app.train.text import read_run
+from flyball.app.config import CPU
+from flyball.app.core import RANDOM, Rate, derive_seed
+from flyball.app.language.rollout import TextPlayer
+from flyball.app.language.selfplay import generator_for, play_match, player_of
+from flyball.app.store import FileStore
+from flyball.app.train.text import read_run
 
 
 def study(folder: Path, games: int, free_games: int) -> None:

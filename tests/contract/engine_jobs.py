@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from app.core import FlyballError
+from flyball.app.core import FlyballError
 
 
 def double(spec, report):

@@ -7,16 +7,16 @@ import pytest
 from driving import KEY, OLD, OTHER_KEY, DrivenWorker, played, promoted
 from tabular_backend import NAME, TABULAR
 
-from app.backends import JOBS, POLICY_GRADIENT, SEARCH, UnusableBackend, backend_of, describe, understood
-from app.config import GAMES, PARAMETERS, LanguageSettings, RunSettings
-from app.core import UnknownPlugin
-from app.events import EvaluationRequested, SelfplayRequested, TrainingRequested
-from daemons.contract import check_backend
-from daemons.distribution import Distributor
-from daemons.evaluation import Evaluator
-from daemons.quality_monitor import QualityMonitor
-from daemons.selfplay_worker import SelfplayWorker
-from daemons.training import Trainer
+from flyball.app.backends import JOBS, POLICY_GRADIENT, SEARCH, UnusableBackend, backend_of, describe, understood
+from flyball.app.config import GAMES, PARAMETERS, LanguageSettings, RunSettings
+from flyball.app.core import UnknownPlugin
+from flyball.app.events import EvaluationRequested, SelfplayRequested, TrainingRequested
+from flyball.daemons.contract import check_backend
+from flyball.daemons.distribution import Distributor
+from flyball.daemons.evaluation import Evaluator
+from flyball.daemons.quality_monitor import QualityMonitor
+from flyball.daemons.selfplay_worker import SelfplayWorker
+from flyball.daemons.training import Trainer
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = RunSettings(configs=(GAMES[KEY].replace(backend=NAME), GAMES[OTHER_KEY]))

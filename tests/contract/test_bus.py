@@ -8,10 +8,10 @@ import pytest
 from bus_rig import StepClock, address, broker_thread, checked, degraded, gather
 from keyed_bus import KeyRing, client, keyed_broker
 
-from app.bus import ZmqBus
-from app.bus.memory import MemoryBus
-from app.bus.ports import BusClosed, BusError, PublishRefused, Sign
-from app.events import (
+from flyball.app.bus import ZmqBus
+from flyball.app.bus.memory import MemoryBus
+from flyball.app.bus.ports import BusClosed, BusError, PublishRefused, Sign
+from flyball.app.events import (
     ClockTick,
     DaemonStarted,
     DaemonStopped,
@@ -23,9 +23,9 @@ from app.events import (
     encode,
     originate,
 )
-from app.events.frames import DeadLetter, Draft, Frame, FrameBuilder, seal
-from app.journal import Snapshot
-from app.journal.memory import MemoryJournal
+from flyball.app.events.frames import DeadLetter, Draft, Frame, FrameBuilder, seal
+from flyball.app.journal import Snapshot
+from flyball.app.journal.memory import MemoryJournal
 
 
 @pytest.fixture

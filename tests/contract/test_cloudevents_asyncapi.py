@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
-from app.events import CATALOGUE, Payload, resolve
-from app.events.schemas import documents
+from flyball.app.events import CATALOGUE, Payload, resolve
+from flyball.app.events.schemas import documents
 
 DOCUMENT = documents()["asyncapi.json"]
 

@@ -12,7 +12,7 @@ from event_strategies import events
 from hypothesis import given, settings
 from profiles import examples
 
-from app.events import ClockTick, Event, Payload, encode, originate
+from flyball.app.events import ClockTick, Event, Payload, encode, originate
 
 SDK = JSONFormat()
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

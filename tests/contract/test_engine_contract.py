@@ -15,11 +15,20 @@ import psutil
 import pytest
 import structlog
 
-from app.core import FlyballError
-from app.engine import Engine, EngineClosed, InlineEngine, JobFailed, JobTimedOut, LocalEngine, WorkerLost, scatter
-from app.engine.ray_engine import RayEngine
-from app.engine.relay import HandedJob, RelayEngine
-from app.engine.worker import encode, perform_here
+from flyball.app.core import FlyballError
+from flyball.app.engine import (
+    Engine,
+    EngineClosed,
+    InlineEngine,
+    JobFailed,
+    JobTimedOut,
+    LocalEngine,
+    WorkerLost,
+    scatter,
+)
+from flyball.app.engine.ray_engine import RayEngine
+from flyball.app.engine.relay import HandedJob, RelayEngine
+from flyball.app.engine.worker import encode, perform_here
 
 JOBS = "engine_jobs"
 
@@ -246,7 +255,7 @@ async def test_child_is_nice_survives_ctrl_c_and_keeps_the_protocol(local, capfd
 
 PARENT = """
 import asyncio, sys
-from app.engine import LocalEngine
+from flyball.app.engine import LocalEngine
 
 async def main():
     engine = LocalEngine()

@@ -11,12 +11,12 @@ from fake_text_server import FakeTextServer
 from language_models import random_adapter, small_base, turns
 from vllm_server import shared_vllm
 
-from app.config import TextServers
-from app.language.generator import Adapter, Generator, PromptRequest, Sampling, UnknownAdapter, check_canary
-from app.language.peft_generator import PeftGenerator
-from app.language.served_generator import ServedGenerator
-from app.language.text_game import OneOf, parts_of
-from app.store import MemoryStore
+from flyball.app.config import TextServers
+from flyball.app.language.generator import Adapter, Generator, PromptRequest, Sampling, UnknownAdapter, check_canary
+from flyball.app.language.peft_generator import PeftGenerator
+from flyball.app.language.served_generator import ServedGenerator
+from flyball.app.language.text_game import OneOf, parts_of
+from flyball.app.store import MemoryStore
 
 FREE = Sampling(temperature=1.0, stop="\n", most_tokens=6)
 

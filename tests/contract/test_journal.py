@@ -5,11 +5,11 @@ from contextlib import closing
 import pytest
 from archives import ArchivedJournal
 
-from app.events import RunConfigured
-from app.events.frames import DamagedRecord, DeadLetter, Draft, Frame, FrameBuilder, seal
-from app.journal import SqliteJournal, SqliteJournalReader
-from app.journal.database import OutOfOrder
-from app.journal.memory import MemoryJournal
+from flyball.app.events import RunConfigured
+from flyball.app.events.frames import DamagedRecord, DeadLetter, Draft, Frame, FrameBuilder, seal
+from flyball.app.journal import SqliteJournal, SqliteJournalReader
+from flyball.app.journal.database import OutOfOrder
+from flyball.app.journal.memory import MemoryJournal
 
 
 def record(first, *rows, at=1000, source="trainer@a"):

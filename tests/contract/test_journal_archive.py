@@ -15,17 +15,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import examples
 
-from app.bus.hub import Hub
-from app.bus.ports import BrokerLimits
-from app.core import FlyballError
-from app.events import EventVoided, RunConfigured
-from app.events.frames import DamagedRecord, Record
-from app.journal import DamagedDatabase, SqliteJournal, SqliteJournalReader, rebuild
-from app.journal.archiving import archive
-from app.journal.database import StorageFull, StorageInUse
-from app.journal.ports import Snapshot
-from app.journal.segments import MissingEvents
-from app.journal.snapshots import positions, read_snapshot, write_snapshot
+from flyball.app.bus.hub import Hub
+from flyball.app.bus.ports import BrokerLimits
+from flyball.app.core import FlyballError
+from flyball.app.events import EventVoided, RunConfigured
+from flyball.app.events.frames import DamagedRecord, Record
+from flyball.app.journal import DamagedDatabase, SqliteJournal, SqliteJournalReader, rebuild
+from flyball.app.journal.archiving import archive
+from flyball.app.journal.database import StorageFull, StorageInUse
+from flyball.app.journal.ports import Snapshot
+from flyball.app.journal.segments import MissingEvents
+from flyball.app.journal.snapshots import positions, read_snapshot, write_snapshot
 
 KINDS = {1: RunConfigured.event_type, 40: EventVoided.event_type, 150: RunConfigured.event_type}
 
@@ -163,7 +163,7 @@ def test_disk_that_fills_while_archiving_leaves_no_file(path: Path) -> None:
     program = f"""
 import resource, signal
 from pathlib import Path
-from app.journal.archiving import archive
+from flyball.app.journal.archiving import archive
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
 archive(Path({str(path)!r}), 290)
@@ -180,7 +180,7 @@ KILLED = """
 import sys
 from contextlib import closing
 from pathlib import Path
-from app.journal import SqliteJournal, archiving
+from flyball.app.journal import SqliteJournal, archiving
 archiving.SEGMENT_EVENTS = 30
 path = Path(sys.argv[1])
 with closing(SqliteJournal(path)) as journal:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from app.core import FlyballError
-from app.events import RunConfigured
-from app.events.frames import DamagedRecord, DeadLetter, Draft, Frame, FrameBuilder, Record, seal
-from app.journal import DamagedDatabase, OtherFormat, SqliteJournal, SqliteJournalReader, rebuild
-from app.journal.database import PAGE_BYTES, StorageError
+from flyball.app.core import FlyballError
+from flyball.app.events import RunConfigured
+from flyball.app.events.frames import DamagedRecord, DeadLetter, Draft, Frame, FrameBuilder, Record, seal
+from flyball.app.journal import DamagedDatabase, OtherFormat, SqliteJournal, SqliteJournalReader, rebuild
+from flyball.app.journal.database import PAGE_BYTES, StorageError
 
 TABLES = ("frames", "marks", "landmarks", "dead_letters")
 FLIPS = 150

@@ -9,9 +9,9 @@ from threading import Event, Thread
 import pytest
 from archives import record_of
 
-from app.core import FlyballError
-from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, database
-from app.journal.database import StorageError, StorageFull, StorageInUse, storage_errors
+from flyball.app.core import FlyballError
+from flyball.app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, database
+from flyball.app.journal.database import StorageError, StorageFull, StorageInUse, storage_errors
 
 
 def record(first, size=10):

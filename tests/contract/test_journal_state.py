@@ -3,10 +3,10 @@
 import pytest
 from memory_outbox import MemoryOutbox
 
-from app.events.frames import DamagedFrame, Draft, FrameBuilder
-from app.journal import SqliteOutbox, SqliteStateStore
-from app.journal.database import DamagedState, StorageFull, StorageInUse
-from app.journal.memory import MemoryStateStore
+from flyball.app.events.frames import DamagedFrame, Draft, FrameBuilder
+from flyball.app.journal import SqliteOutbox, SqliteStateStore
+from flyball.app.journal.database import DamagedState, StorageFull, StorageInUse
+from flyball.app.journal.memory import MemoryStateStore
 
 
 @pytest.fixture(params=["memory", "sqlite"])

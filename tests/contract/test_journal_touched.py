@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from archives import record_of
 
-from app.bus import ZmqBus
-from app.bus.ports import Sign
-from app.events.frames import Record
-from app.journal import DamagedDatabase, SqliteJournal, SqliteJournalReader, SqliteOutbox, SqliteStateStore
-from app.journal.damage import rebuild
-from app.journal.database import FileReplaced, FileTouched
+from flyball.app.bus import ZmqBus
+from flyball.app.bus.ports import Sign
+from flyball.app.events.frames import Record
+from flyball.app.journal import DamagedDatabase, SqliteJournal, SqliteJournalReader, SqliteOutbox, SqliteStateStore
+from flyball.app.journal.damage import rebuild
+from flyball.app.journal.database import FileReplaced, FileTouched
 
 EVENTS = 20
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ APPENDING = """
 import os, sys
 from pathlib import Path
 from archives import record_of
-from app.journal import SqliteJournal
+from flyball.app.journal import SqliteJournal
 journal = SqliteJournal(Path(sys.argv[1]))
 journal.append([record_of(1, [b"x"])])
 os.putenv("DISK_FAILS", "1")
@@ -96,7 +96,7 @@ def refuse(journal: SqliteJournal, error: type[Exception], why: str) -> None:
 
 def head_of(path: Path) -> int:
     """Return a journal's end, as another process sees it."""
-    code = "import sys; from pathlib import Path; from app.journal import SqliteJournal as J"
+    code = "import sys; from pathlib import Path; from flyball.app.journal import SqliteJournal as J"
     return int(run(f"{code}; print(J(Path(sys.argv[1])).head)", path))
 
 

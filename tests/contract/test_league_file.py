@@ -18,10 +18,10 @@ from league_strategies import leagues
 from leagues import checkpoint, league_of, meet, model
 from prepared import PREPARED
 
-from app.core import Elo
-from app.league.document import DamagedLeague, dump_league, load_league
-from app.league.league import Agent, League
-from app.store import ForeignLeague, LeagueFile
+from flyball.app.core import Elo
+from flyball.app.league.document import DamagedLeague, dump_league, load_league
+from flyball.app.league.league import Agent, League
+from flyball.app.store import ForeignLeague, LeagueFile
 
 SEEDLIKE = {
     "agents": {

@@ -11,9 +11,9 @@ from typing import Any
 import psutil
 import pytest
 
-from app.cli.up import PRELOADED
-from app.engine import LocalEngine, WorkerLost
-from app.engine.programs import (
+from flyball.app.cli.up import PRELOADED
+from flyball.app.engine import LocalEngine, WorkerLost
+from flyball.app.engine.programs import (
     UNKNOWN_CODE,
     Program,
     can_fork,
@@ -37,7 +37,7 @@ def _programs_are_importable(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def fork_server(*modules: str) -> AsyncIterator[Program]:
     """Run a fork server that has imported the modules."""
-    started = await start_server(python_module("app.engine.fork_server", *modules), child_environment(1), 2)
+    started = await start_server(python_module("flyball.app.engine.fork_server", *modules), child_environment(1), 2)
     try:
         yield started
     finally:
@@ -212,7 +212,7 @@ async def test_server_refuses_to_fork_beside_threads(tmp_path: Path) -> None:
     environment = child_environment(1)
     environment["PYTHONPATH"] += os.pathsep + str(tmp_path)
     with (tmp_path / "stderr").open("w+") as stderr:
-        command = python_module("app.engine.fork_server", "threaded")
+        command = python_module("flyball.app.engine.fork_server", "threaded")
         server = await start_server(command, environment, stderr.fileno())
         program, _ = await begun()
         assert psutil.Process(program.pid).ppid() == os.getpid()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from league_training import rated, registry, train_line
 
-from app.league.bradley_terry import fit_bradley_terry
+from flyball.app.league.bradley_terry import fit_bradley_terry
 
 PROCESSES, STEPS = 8, 1000
 RATING_GAMES, FINAL_GAMES = 100, 400

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.config.store_address import StoreAddress
-from app.store import BlobStore, DamagedBlob, FileStore, MemoryStore, MissingBlob
-from app.store.cache import BlobCache, CachedStore
-from app.store.objects import ObjectStore
+from flyball.app.config.store_address import StoreAddress
+from flyball.app.store import BlobStore, DamagedBlob, FileStore, MemoryStore, MissingBlob
+from flyball.app.store.cache import BlobCache, CachedStore
+from flyball.app.store.objects import ObjectStore
 
 ABSENT = "0" * 64
 KINDS = ["memory", "files", "objects", "s3", "cached"]

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from every_answer import every_answer
 
-from app.language.text_game import (
+from flyball.app.language.text_game import (
     IllegalAnswer,
     TextTable,
     draw_answer,
     parts_of,
     ranks,
 )
-from app.language.text_games import TEXT_GAMES
+from flyball.app.language.text_games import TEXT_GAMES
 
 GAMES = 4
 MOST_PHASES = 2_000

@@ -16,13 +16,13 @@ from commands import invoke, refused, succeeded, told
 from generated_run import generated, laptop, write_generated
 from tracker_stores import Held, fake_mlflow, fake_wandb, held_by_mlflow, held_by_wandb
 
-from app.api.exporting import export_run
-from app.api.runs import locate_run
-from app.core import ConfigKey, derive_id
-from app.events import EvaluationCompleted, Event, ExplorationBoost, Payload, TrainingCompleted, originate
-from app.replay.run_points import RunPoints
-from app.telemetry import MlflowTracker, WandbTracker
-from app.telemetry.trackers import Identity, Summary, TrackedPoint, Tracker, TrackerUnavailable
+from flyball.app.api.exporting import export_run
+from flyball.app.api.runs import locate_run
+from flyball.app.core import ConfigKey, derive_id
+from flyball.app.events import EvaluationCompleted, Event, ExplorationBoost, Payload, TrainingCompleted, originate
+from flyball.app.replay.run_points import RunPoints
+from flyball.app.telemetry import MlflowTracker, WandbTracker
+from flyball.app.telemetry.trackers import Identity, Summary, TrackedPoint, Tracker, TrackerUnavailable
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # what trackers import warns of itself
 KEY = "tic_tac_toe_2p"

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from app.backends import POLICY_GRADIENT
-from app.learning import jobs
+from flyball.app.backends import POLICY_GRADIENT
+from flyball.app.learning import jobs
 
 
 def train(spec, report):

@@ -10,11 +10,11 @@ import pytest
 from host_stage import KEY, WORKER, Stage
 from tabular_backend import NAME
 
-from app.backends import Backend
-from app.config import GAMES, RunSettings
-from app.core import Elo
-from app.engine import InlineEngine
-from app.events import (
+from flyball.app.backends import Backend
+from flyball.app.config import GAMES, RunSettings
+from flyball.app.core import Elo
+from flyball.app.engine import InlineEngine
+from flyball.app.events import (
     DistributionFailed,
     EvaluationCompleted,
     EvaluationFailed,
@@ -32,12 +32,12 @@ from app.events import (
     TrainingFailed,
     TrainingRequested,
 )
-from app.job_specs import JobContext
-from app.journal.memory import MemoryStateStore
-from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerIdentity
-from daemons.registry import DAEMONS
-from daemons.supervisor import Notifier
+from flyball.app.job_specs import JobContext
+from flyball.app.journal.memory import MemoryStateStore
+from flyball.daemons.host import Host, Ports, Rhythm
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.registry import DAEMONS
+from flyball.daemons.supervisor import Notifier
 
 WORKERS = ("training", "selfplay_worker", "quality_monitor", "evaluation", "distribution")
 BROKEN = sorted(name for name, value in vars(broken_backends).items() if name.isupper() and isinstance(value, Backend))

@@ -4,10 +4,10 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from app.bus.memory import MemoryBus
-from app.config import GAMES, FeedbackSettings, RunSettings
-from app.engine import JobFailed
-from app.events import (
+from flyball.app.bus.memory import MemoryBus
+from flyball.app.config import GAMES, FeedbackSettings, RunSettings
+from flyball.app.engine import JobFailed
+from flyball.app.events import (
     ClockTick,
     ModelDistributed,
     NodeDegraded,
@@ -17,14 +17,14 @@ from app.events import (
     SelfplayRequested,
     originate,
 )
-from app.job_specs import JobContext
-from app.journal import history
-from app.journal.memory import MemoryJournal, MemoryStateStore
-from daemons.clock import SystemClock
-from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerIdentity
-from daemons.registry import DAEMONS
-from daemons.supervisor import Notifier
+from flyball.app.job_specs import JobContext
+from flyball.app.journal import history
+from flyball.app.journal.memory import MemoryJournal, MemoryStateStore
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.host import Host, Ports, Rhythm
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.registry import DAEMONS
+from flyball.daemons.supervisor import Notifier
 
 KEY, MODEL = "tic_tac_toe_2p", "a" * 64
 PLAYED = {"rows": 9, "games": 256, "mean_length": 9.0, "truncated": 0, "seconds": 0.1}

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from bus_rig import StepClock, address
 
-from app.backends import understood
-from app.config import RunSettings
-from app.config.loading import load
-from app.events import ClockTick, RunConfigured
-from app.journal import SqliteJournal, history
-from app.journal.history import last_settings
-from app.journal.memory import MemoryJournal
-from daemons.broker import BrokerVoice, configure, serve
+from flyball.app.backends import understood
+from flyball.app.config import RunSettings
+from flyball.app.config.loading import load
+from flyball.app.events import ClockTick, RunConfigured
+from flyball.app.journal import SqliteJournal, history
+from flyball.app.journal.history import last_settings
+from flyball.app.journal.memory import MemoryJournal
+from flyball.daemons.broker import BrokerVoice, configure, serve
 
 CLOCK = StepClock()
 TICK = ClockTick(period_seconds=1.0)

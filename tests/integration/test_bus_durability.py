@@ -8,13 +8,13 @@ import pytest
 from bus_rig import address, broker_process, broker_thread, checked, gather, until
 from memory_outbox import MemoryOutbox
 
-from app.bus import BrokerUnavailable, ZmqBus
-from app.bus.broker import Broker
-from app.events.frames import Frame
-from app.journal import SqliteJournal, SqliteJournalReader
-from app.journal.database import StorageFull
-from app.journal.memory import MemoryJournal
-from daemons.clock import SystemClock
+from flyball.app.bus import BrokerUnavailable, ZmqBus
+from flyball.app.bus.broker import Broker
+from flyball.app.events.frames import Frame
+from flyball.app.journal import SqliteJournal, SqliteJournalReader
+from flyball.app.journal.database import StorageFull
+from flyball.app.journal.memory import MemoryJournal
+from flyball.daemons.clock import SystemClock
 
 
 def recorded(folder):

@@ -12,12 +12,12 @@ from driving import promoted
 from keyed_bus import KeyRing, client, keyed, keyed_broker
 from structlog.testing import capture_logs
 
-from app.bus import BrokerUnavailable, ZmqBus
-from app.bus.access import KeyRefused
-from app.bus.ports import BrokerLimits, BusError, InsecureEndpoint, PublishRefused, Sign
-from app.events import AccessRefused, DaemonReady, DaemonStopped, originate
-from app.events.frames import DeadLetter, frame_of
-from app.journal.memory import MemoryJournal
+from flyball.app.bus import BrokerUnavailable, ZmqBus
+from flyball.app.bus.access import KeyRefused
+from flyball.app.bus.ports import BrokerLimits, BusError, InsecureEndpoint, PublishRefused, Sign
+from flyball.app.events import AccessRefused, DaemonReady, DaemonStopped, originate
+from flyball.app.events.frames import DeadLetter, frame_of
+from flyball.app.journal.memory import MemoryJournal
 
 PROMOTION = originate(promoted("a" * 64), event_id="promote", time=START, subject="hex7_2p")
 

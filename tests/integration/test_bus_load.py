@@ -7,9 +7,9 @@ import signal
 
 from bus_rig import address, broker_process, broker_thread, checked, expect, gather, program
 
-from app.bus import ZmqBus
-from app.journal import SqliteJournalReader
-from app.journal.memory import MemoryJournal
+from flyball.app.bus import ZmqBus
+from flyball.app.journal import SqliteJournalReader
+from flyball.app.journal.memory import MemoryJournal
 
 
 def test_four_publishers_at_once_are_recorded_once_in_order(tmp_path):

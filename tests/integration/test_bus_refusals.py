@@ -9,14 +9,14 @@ import pytest
 import zmq
 from bus_rig import RawClient, StepClock, address, broker_thread, checked, gather, hello, until
 
-from app.bus import ZmqBus, wire
-from app.bus.broker import Broker
-from app.bus.client import CREDIT_BYTES
-from app.bus.ports import BrokerLimits, BusError, EventTooLarge, InsecureEndpoint
-from app.events import RunConfigured, originate
-from app.events.frames import DeadLetter, FrameBuilder, draft_of, frame_of
-from app.journal import SqliteJournal
-from app.journal.memory import MemoryJournal
+from flyball.app.bus import ZmqBus, wire
+from flyball.app.bus.broker import Broker
+from flyball.app.bus.client import CREDIT_BYTES
+from flyball.app.bus.ports import BrokerLimits, BusError, EventTooLarge, InsecureEndpoint
+from flyball.app.events import RunConfigured, originate
+from flyball.app.events.frames import DeadLetter, FrameBuilder, draft_of, frame_of
+from flyball.app.journal import SqliteJournal
+from flyball.app.journal.memory import MemoryJournal
 
 
 class Stranger(RawClient):

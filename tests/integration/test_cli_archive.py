@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from profiles import examples
 
-from app.events.frames import Draft, Frame, FrameBuilder, seal, stored_in
-from app.journal import SqliteJournal, SqliteJournalReader
-from app.journal.cloudevents import BadLine, import_lines
+from flyball.app.events.frames import Draft, Frame, FrameBuilder, seal, stored_in
+from flyball.app.journal import SqliteJournal, SqliteJournalReader
+from flyball.app.journal.cloudevents import BadLine, import_lines
 
 Flyball = Callable[..., Result]
 EVENTS, LIVE, FIRST_BOUNDARY = 4_000, 500, 2_000

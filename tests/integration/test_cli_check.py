@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commands import invoke
 
-from app.games import open_table
+from flyball.app.games import open_table
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 BROKEN = """
@@ -37,7 +37,16 @@ def checked(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
     Otherwise modules that were imported from one test's folder would be used for the next.
     """
-    command = [sys.executable, "-m", "app.cli", "--config-file", str(folder / "nim.toml"), "check", "game", *words]
+    command = [
+        sys.executable,
+        "-m",
+        "flyball.app.cli",
+        "--config-file",
+        str(folder / "nim.toml"),
+        "check",
+        "game",
+        *words,
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -117,7 +126,9 @@ def test_cooperative_game_is_refused_by_each_command(command: tuple[str, ...], t
 
 def test_known_configuration_is_checked_with_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
-    monkeypatch.setattr("app.games.game_check.open_table", lambda *given: opened.append(given) or open_table(*given))
+    monkeypatch.setattr(
+        "flyball.app.games.game_check.open_table", lambda *given: opened.append(given) or open_table(*given)
+    )
     done = invoke("check", "game", "connect_four_2p", "--games", "2", run=tmp_path)
     assert done.exit_code == 0
     assert {config.engine for config, _ in opened} == {"flyball"}
@@ -137,7 +148,7 @@ class Deaf(nn.Module):
 GAGGED = """
 from dataclasses import replace
 
-from app.backends import POLICY_GRADIENT
+from flyball.app.backends import POLICY_GRADIENT
 
 MINE = replace(POLICY_GRADIENT, name="gagged", train="gagged:nowhere")
 """

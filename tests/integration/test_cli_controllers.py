@@ -7,8 +7,8 @@ import pytest
 from commands import invoke
 from generated_run import generated, write_generated
 
-from app.cli.group import EXIT_CODES
-from app.events import ModelPromoted
+from flyball.app.cli.group import EXIT_CODES
+from flyball.app.events import ModelPromoted
 
 KEY = "tic_tac_toe_2p"
 EVENTS = tuple(generated(2000, seed=2))

@@ -12,14 +12,14 @@ from bus_rig import START, broker_daemon, checked
 from click.testing import Result
 from commands import invoke, refused, succeeded
 
-from app.bus import ZmqBus
-from app.bus.ports import PublishRefused
-from app.config import Deployment, RunFolder
-from app.events import Event, EventVoided, RunConfigured, encode, originate
-from app.events.frames import DeadLetter, Frame, frame_of, seal
-from app.journal import SqliteJournal, SqliteJournalReader, history
-from app.journal.history import open_dead_letters
-from daemons.run_folder import bus_endpoint
+from flyball.app.bus import ZmqBus
+from flyball.app.bus.ports import PublishRefused
+from flyball.app.config import Deployment, RunFolder
+from flyball.app.events import Event, EventVoided, RunConfigured, encode, originate
+from flyball.app.events.frames import DeadLetter, Frame, frame_of, seal
+from flyball.app.journal import SqliteJournal, SqliteJournalReader, history
+from flyball.app.journal.history import open_dead_letters
+from flyball.daemons.run_folder import bus_endpoint
 
 REFUSED, DAMAGED, SETTINGS, FAILED = 1, 2, 3, 4
 """Numbers of the dead letters."""

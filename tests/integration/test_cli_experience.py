@@ -7,8 +7,8 @@ import pytest
 from commands import invoke, refused, succeeded
 from selfplay_rig import put_model
 
-from app.config import GAMES
-from app.play import selfplay
+from flyball.app.config import GAMES
+from flyball.app.play import selfplay
 
 HEARTS = ("--game", "hearts_4p")
 

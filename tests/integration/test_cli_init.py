@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-import app
-from app.bus.keys import KeyList, read_secret
-from app.cli import main
-from app.config.loading import load
-from daemons.registry import MACHINE_ROLES, names_of
+from flyball import app
+from flyball.app.bus.keys import KeyList, read_secret
+from flyball.app.cli import main
+from flyball.app.config.loading import load
+from flyball.daemons.registry import MACHINE_ROLES, names_of
 
 ROOT = Path(__file__).parents[2]
 KEY = "ab" * 32

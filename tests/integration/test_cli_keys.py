@@ -8,7 +8,7 @@ import pytest
 from bus_rig import FLYBALL
 from commands import invoke
 
-from app.api.runs import is_listening
+from flyball.app.api.runs import is_listening
 
 
 def flyball(folder, *words, code=0):

@@ -11,12 +11,12 @@ from independent_games import of_games
 from leagues import checkpoint, league_of, meet, model
 from recorded_run import KEY, Recording, write_journal
 
-from app.config import RunSettings
-from app.events import EloUpdated, EvaluationCompleted, RunConfigured
-from app.league.document import dump_league, load_league
-from app.league.totals import total
-from app.status.league import LeagueView
-from app.store import LeagueFile
+from flyball.app.config import RunSettings
+from flyball.app.events import EloUpdated, EvaluationCompleted, RunConfigured
+from flyball.app.league.document import dump_league, load_league
+from flyball.app.league.totals import total
+from flyball.app.status.league import LeagueView
+from flyball.app.store import LeagueFile
 
 
 @pytest.fixture
@@ -195,5 +195,5 @@ def test_a_circle_is_shown_with_a_chance_above_nought(
     run: Path, monkeypatch: pytest.MonkeyPatch, games: int, bound: str
 ) -> None:
     view = circle([model(step) for step in (1, 2, 3)], games)
-    monkeypatch.setattr("app.api.leagues.leagues_in", lambda *_: {KEY: view})
+    monkeypatch.setattr("flyball.app.api.leagues.leagues_in", lambda *_: {KEY: view})
     assert bound in " ".join(league(run).stdout.split())

@@ -8,8 +8,8 @@ import pytest
 from click.testing import Result
 from commands import invoke, refused, succeeded
 
-import app
-from app.cli.new import EXAMPLES
+from flyball import app
+from flyball.app.cli.new import EXAMPLES
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "examples"

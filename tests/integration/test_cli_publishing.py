@@ -16,13 +16,13 @@ from click.testing import Result
 from commands import Flyball, refused, succeeded
 from driving import KEY, NEW, OLD, promoted
 
-from app.api.runs import is_listening
-from app.bus import ZmqBus
-from app.config import Deployment, RunFolder
-from app.events import Event, ModelRolledBack, Payload, RollbackRequested, encode
-from app.events.frames import DeadLetter
-from app.journal import SqliteJournalReader, history
-from daemons.run_folder import bus_endpoint
+from flyball.app.api.runs import is_listening
+from flyball.app.bus import ZmqBus
+from flyball.app.config import Deployment, RunFolder
+from flyball.app.events import Event, ModelRolledBack, Payload, RollbackRequested, encode
+from flyball.app.events.frames import DeadLetter
+from flyball.app.journal import SqliteJournalReader, history
+from flyball.daemons.run_folder import bus_endpoint
 
 PARITY = {"request_id": "r", "worker": None, "shard": "c" * 64}
 TICK = ("CLOCK_TICK", '{"period_seconds": 60}')

@@ -19,21 +19,21 @@ from commands import Flyball, invoke, refused, succeeded
 from hashes import sha
 from recorded_run import KEY, OLD, Recording, recording, write_journal
 
-from app.api import following
-from app.api.evaluation import evaluate
-from app.api.following import BrokerWatch
-from app.api.runs import locate_run
-from app.cli.group import COMMANDS, EXIT_CODES, main
-from app.config import GameConfig, RunFolder, RunSettings
-from app.core import BROKER, FlyballError
-from app.events import CATALOGUE, DaemonStarted, RunConfigured
-from app.events.envelope import EPOCH
-from app.events.frames import Frame, frame_of, seal
-from app.journal import SqliteJournal
-from app.status.status import Board
-from app.status.summary import show_time
-from daemons.clock import SystemClock
-from daemons.run_folder import FolderLock
+from flyball.app.api import following
+from flyball.app.api.evaluation import evaluate
+from flyball.app.api.following import BrokerWatch
+from flyball.app.api.runs import locate_run
+from flyball.app.cli.group import COMMANDS, EXIT_CODES, main
+from flyball.app.config import GameConfig, RunFolder, RunSettings
+from flyball.app.core import BROKER, FlyballError
+from flyball.app.events import CATALOGUE, DaemonStarted, RunConfigured
+from flyball.app.events.envelope import EPOCH
+from flyball.app.events.frames import Frame, frame_of, seal
+from flyball.app.journal import SqliteJournal
+from flyball.app.status.status import Board
+from flyball.app.status.summary import show_time
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.run_folder import FolderLock
 
 LONG = "x" * 300
 
@@ -57,7 +57,7 @@ def names(result: Result) -> list[str]:
 def test_help_imports_no_more_than_click() -> None:
     heavy = "{'torch', 'zmq', 'pydantic', 'structlog', 'rich', 'numpy'}"
     program = (
-        "import sys\nfrom app.cli import main\ntry: main(['--help'])\n"
+        "import sys\nfrom flyball.app.cli import main\ntry: main(['--help'])\n"
         f"finally: print(sorted({heavy} & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -67,9 +67,9 @@ def test_help_imports_no_more_than_click() -> None:
 
 def test_status_imports_neither_numbers_nor_daemons(run: Path) -> None:
     """An operator asks for the status often, and each of these takes a tenth of the time or more."""
-    heavy = "{'torch', 'numpy', 'scipy', 'daemons.registry', 'app.bus.broker', 'textual'}"
+    heavy = "{'torch', 'numpy', 'scipy', 'flyball.daemons.registry', 'flyball.app.bus.broker', 'textual'}"
     program = (
-        f"import sys\nfrom app.cli import main\ntry: main(['--run', {str(run)!r}, 'status'])\n"
+        f"import sys\nfrom flyball.app.cli import main\ntry: main(['--run', {str(run)!r}, 'status'])\n"
         f"finally: print(sorted({heavy} & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -78,8 +78,8 @@ def test_status_imports_neither_numbers_nor_daemons(run: Path) -> None:
 
 def test_no_command_imports_torch(run: Path) -> None:
     program = (
-        "import sys\nfrom importlib import import_module\nfrom app.cli.group import COMMANDS, main\n"
-        "for name in COMMANDS: import_module(f'app.cli.{name}')\n"
+        "import sys\nfrom importlib import import_module\nfrom flyball.app.cli.group import COMMANDS, main\n"
+        "for name in COMMANDS: import_module(f'flyball.app.cli.{name}')\n"
         f"try: main(['--run', {str(run)!r}, 'tail'])\n"
         "finally: print({'torch', 'pyspiel'} & set(sys.modules), file=sys.stderr)"
     )
@@ -127,9 +127,9 @@ def test_folder_that_is_odd_or_gone_is_refused(tmp_path: Path, monkeypatch: pyte
 
 def test_exit_codes_belong_to_errors_that_exist() -> None:
     program = (
-        "from importlib import import_module\nfrom app.cli.group import COMMANDS\nfrom app.core import FlyballError\n"
-        "for name in COMMANDS: import_module(f'app.cli.{name}')\n"
-        "import daemons.process, app.cli.auditing, app.cli.episodes, app.api.paired, app.cli.training\n"
+        "from importlib import import_module\nfrom flyball.app.cli.group import COMMANDS\nfrom flyball.app.core import FlyballError\n"
+        "for name in COMMANDS: import_module(f'flyball.app.cli.{name}')\n"
+        "import flyball.daemons.process, flyball.app.cli.auditing, flyball.app.cli.episodes, flyball.app.api.paired, flyball.app.cli.training\n"
         "def codes(kind):\n    return {kind.code}.union(*map(codes, kind.__subclasses__()))\n"
         "print(*codes(FlyballError))"
     )
@@ -217,7 +217,7 @@ def test_an_ambiguous_id_names_its_candidates(run: Path, flyball: Flyball) -> No
 
 @pytest.mark.parametrize("words", ["tail -n 100", "trace 0001", "replay --check", "config show"])
 def test_a_reader_that_has_gone_is_no_error(run: Path, words: str) -> None:
-    command = [sys.executable, "-m", "app.cli", "--run", str(run), *words.split()]
+    command = [sys.executable, "-m", "flyball.app.cli", "--run", str(run), *words.split()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -378,7 +378,7 @@ def test_event_names_are_completed(run: Path) -> None:
         "COMP_WORDS": "flyball tail model_p",
         "COMP_CWORD": "2",
     }
-    program = "from app.cli import main; main(prog_name='flyball')"
+    program = "from flyball.app.cli import main; main(prog_name='flyball')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
     assert done.stdout.split() == ["plain,MODEL_PROMOTED"]
 

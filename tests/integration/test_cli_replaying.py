@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from recorded_run import Recording, write_journal
 from replayed import replay
 
-from app.config import RunSettings
-from app.events import Event, ModelPromoted, Payload, PlateauDetected, RunConfigured
-from app.journal import SqliteStateStore
-from daemons.saved_state import SCHEMAS_KEY
+from flyball.app.config import RunSettings
+from flyball.app.events import Event, ModelPromoted, Payload, PlateauDetected, RunConfigured
+from flyball.app.journal import SqliteStateStore
+from flyball.daemons.saved_state import SCHEMAS_KEY
 
 Flyball = Callable[..., Result]
 EVENTS = 6_000
@@ -279,7 +279,7 @@ def test_what_does_not_fit_is_refused(run, words, code, said):
 
 
 def test_failed_check_exits_with_1_though_its_pipe_is_closed(bent):
-    command = [sys.executable, "-m", "app.cli", "--run", str(bent), "replay", "--check"]
+    command = [sys.executable, "-m", "flyball.app.cli", "--run", str(bent), "replay", "--check"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         process.stdout.close()
     assert process.returncode == 1

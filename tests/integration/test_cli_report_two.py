@@ -13,8 +13,8 @@ from generated_run import generated, laptop, write_generated
 from recorded_run import write_journal
 
 import flyball
-from app.config import GAMES
-from app.events import EvaluationCompleted, Event, ModelPromoted, SelfplayComplete
+from flyball.app.config import GAMES
+from flyball.app.events import EvaluationCompleted, Event, ModelPromoted, SelfplayComplete
 
 BOTH = ("tic_tac_toe_2p", "connect_four_2p")
 EVENTS = {

@@ -8,8 +8,8 @@ from click.testing import Result
 from commands import invoke, refused
 from recorded_run import recording, write_journal
 
-from app.scenarios import SCENARIOS
-from app.scenarios.stall import QUICK
+from flyball.app.scenarios import SCENARIOS
+from flyball.app.scenarios.stall import QUICK
 
 KEY, IDLE = "tic_tac_toe_2p", "hex7_2p"
 Flyball = Callable[..., Result]

@@ -15,12 +15,12 @@ import psutil
 import pytest
 from commands import Flyball, refused, succeeded
 
-from app.cli.simulate import COLUMNS
-from app.simulation import ARMS
+from flyball.app.cli.simulate import COLUMNS
+from flyball.app.simulation import ARMS
 
 CLUSTER = ("simulate", "--nodes", 4, "--configs", "tic_tac_toe_2p,hex7_2p")
 SMALL = (*CLUSTER, "--days", 0.1)
-PLANT = (files("app.simulation") / "plant.toml").read_text(encoding="utf-8")
+PLANT = (files("flyball.app.simulation") / "plant.toml").read_text(encoding="utf-8")
 
 
 def test_it_compares_all_controllers_with_none_and_draws(flyball: Flyball, tmp_path: Path) -> None:
@@ -54,14 +54,25 @@ def begun(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[psutil
 
     Two runs are under way then. Afterwards all processes must be gone.
     """
-    words = [sys.executable, "-m", "app.cli", "--run", str(tmp_path), *map(str, CLUSTER), "--days", "1", "--jobs", "2"]
+    words = [
+        sys.executable,
+        "-m",
+        "flyball.app.cli",
+        "--run",
+        str(tmp_path),
+        *map(str, CLUSTER),
+        "--days",
+        "1",
+        "--jobs",
+        "2",
+    ]
     with (tmp_path / "stderr").open("wb") as stderr:
         command = subprocess.Popen([*words, "--seeds", "40"], stdout=stderr, stderr=stderr, start_new_session=True)
     runs = list[psutil.Process]()
     try:
         while len(runs) < 2:
             time.sleep(0.05)
-            runs = [one for one in psutil.Process(command.pid).children() if "app.engine" in one.cmdline()]
+            runs = [one for one in psutil.Process(command.pid).children() if "flyball.app.engine" in one.cmdline()]
         yield command, runs
     finally:
         command.kill()

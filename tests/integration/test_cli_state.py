@@ -9,10 +9,10 @@ from commands import invoke
 from hashes import sha
 from recorded_run import KEY, OLD, recording, write_journal
 
-from app.config import GAMES
-from app.events import AdaptiveParamsChanged, MatchmakingUpdated, Payload
-from app.events.payload import OpponentPick
-from app.status.state import FIELDS, Field, informative
+from flyball.app.config import GAMES
+from flyball.app.events import AdaptiveParamsChanged, MatchmakingUpdated, Payload
+from flyball.app.events.payload import OpponentPick
+from flyball.app.status.state import FIELDS, Field, informative
 
 EVENTS = recording().events
 

@@ -12,15 +12,15 @@ from commands import invoke, refused
 from recorded_run import KEY, Recording, evidence, write_journal
 from selfplay_rig import put_model
 
-from app.config import GAMES, RunSettings
-from app.core import ShardKey
-from app.events import DaemonReady, ModelPromoted, RunConfigured, SelfplayComplete, SelfplayRequested, ShardRef
-from app.journal import SqliteJournal
-from app.journal.archiving import archive
-from app.store import BlobStore, FileStore, get_checkpoint, open_store, put_checkpoint
-from daemons import snapshots
-from daemons.clock import SystemClock
-from daemons.snapshots import take_snapshots
+from flyball.app.config import GAMES, RunSettings
+from flyball.app.core import ShardKey
+from flyball.app.events import DaemonReady, ModelPromoted, RunConfigured, SelfplayComplete, SelfplayRequested, ShardRef
+from flyball.app.journal import SqliteJournal
+from flyball.app.journal.archiving import archive
+from flyball.app.store import BlobStore, FileStore, get_checkpoint, open_store, put_checkpoint
+from flyball.daemons import snapshots
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.snapshots import take_snapshots
 
 CONFIG = GAMES[KEY]
 DAY_SECONDS = 86400

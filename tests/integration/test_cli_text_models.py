@@ -8,9 +8,9 @@ from click.testing import Result
 from commands import invoke, succeeded
 from language_models import passes_canary
 
-from app.language.generator import get_adapter
-from app.store import FileStore
-from app.train.text import read_run
+from flyball.app.language.generator import get_adapter
+from flyball.app.store import FileStore
+from flyball.app.train.text import read_run
 
 KEY = "tic_tac_toe_text_2p"
 SETTINGS = {

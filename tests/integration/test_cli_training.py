@@ -16,10 +16,10 @@ from commands import invoke, refused, told
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from terminal import on_a_terminal
 
-from app.config import GAMES, SELF, BadSettings, NetworkSettings, SearchSettings
-from app.config.pipeline_loading import MEANINGS, assigned, by_key, training_settings
-from app.train.sinks import read_log
-from app.train.state import TrainingFolder
+from flyball.app.config import GAMES, SELF, BadSettings, NetworkSettings, SearchSettings
+from flyball.app.config.pipeline_loading import MEANINGS, assigned, by_key, training_settings
+from flyball.app.train.sinks import read_log
+from flyball.app.train.state import TrainingFolder
 
 SMALL = (
     "collection.games_per_iteration=16",
@@ -81,7 +81,7 @@ def small(folder: Path, *words: str, game: str = "tic_tac_toe_2p") -> Result:
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_saves_whole_iterations_and_a_report(tmp_path: Path, sent: signal.Signals, code: int) -> None:
     """Checkpoints are rare, so only the signal can have saved iterations."""
-    words = [sys.executable, "-m", "app.cli", "train", "tic_tac_toe_2p", "--output", str(tmp_path / "run")]
+    words = [sys.executable, "-m", "flyball.app.cli", "train", "tic_tac_toe_2p", "--output", str(tmp_path / "run")]
     many = ["collection.num_iterations=100000", "collection.games_per_iteration=16"]
     rare = [*many, "training.checkpoint_frequency=1000"]
     command = [*words, *(word for setting in rare for word in ("--set", setting))]
@@ -415,7 +415,16 @@ def test_run_by_search_leaves_curves_log_and_a_model_that_plays(tmp_path: Path) 
 
 def test_lines_on_a_terminal_do_not_break_the_bar(tmp_path: Path) -> None:
     sets = [word for setting in SMALL for word in ("--set", setting)]
-    command = [sys.executable, "-m", "app.cli", "train", "tic_tac_toe_2p", "--output", str(tmp_path / "run"), *sets]
+    command = [
+        sys.executable,
+        "-m",
+        "flyball.app.cli",
+        "train",
+        "tic_tac_toe_2p",
+        "--output",
+        str(tmp_path / "run"),
+        *sets,
+    ]
     options = {"stdout": subprocess.PIPE, "env": {**os.environ, "TERM": "xterm"}}
     with on_a_terminal(command, **options) as process:
         shown = process.communicate(timeout=120)[0].decode()

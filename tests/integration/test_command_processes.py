@@ -9,12 +9,12 @@ from own_training import BASE, GOOD, OPEN, TIC_TAC_TOE, commanded, first_model, 
 from selfplay_rig import ignore
 from structlog.testing import capture_logs
 
-from app.bus.memory import MemoryBus
-from app.config import DeadlineSettings, GameConfig, RunSettings
-from app.core import FlyballError
-from app.engine import InlineEngine, JobFailed, JobTimedOut, LocalEngine
-from app.engine.folder_command import private_folder
-from app.events import (
+from flyball.app.bus.memory import MemoryBus
+from flyball.app.config import DeadlineSettings, GameConfig, RunSettings
+from flyball.app.core import FlyballError
+from flyball.app.engine import InlineEngine, JobFailed, JobTimedOut, LocalEngine
+from flyball.app.engine.folder_command import private_folder
+from flyball.app.events import (
     Payload,
     RunConfigured,
     ShardRef,
@@ -24,15 +24,15 @@ from app.events import (
     TrainingRequested,
     originate,
 )
-from app.job_specs import JobContext
-from app.journal import history
-from app.journal.memory import MemoryJournal, MemoryStateStore
-from app.learning.own_trainers import train_by_command
-from daemons.clock import SystemClock
-from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerIdentity
-from daemons.registry import DAEMONS
-from daemons.supervisor import Notifier
+from flyball.app.job_specs import JobContext
+from flyball.app.journal import history
+from flyball.app.journal.memory import MemoryJournal, MemoryStateStore
+from flyball.app.learning.own_trainers import train_by_command
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.host import Host, Ports, Rhythm
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.registry import DAEMONS
+from flyball.daemons.supervisor import Notifier
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def gone(pids: list[int]) -> bool:
     return all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
 
 
-JOB = "app.learning.own_trainers:train_by_command"
+JOB = "flyball.app.learning.own_trainers:train_by_command"
 
 
 async def test_command_dies_with_its_child_at_the_deadline(root: Path) -> None:

@@ -8,11 +8,19 @@ import pytest
 from commands import invoke, refused, succeeded
 from replayed import replay
 
-from app.comparison.run import RunFigures, StudyTask, run_task
-from app.config import GAMES, EvaluationSettings, RunFolder, RunSettings, SelfplaySettings
-from app.events import DaemonFact, DaemonStarted, NodeLost, NodeQuarantined, QualityDegraded, RunConfigured, encode
-from app.journal import SqliteJournalReader, history
-from app.store import FileStore, get_checkpoint
+from flyball.app.comparison.run import RunFigures, StudyTask, run_task
+from flyball.app.config import GAMES, EvaluationSettings, RunFolder, RunSettings, SelfplaySettings
+from flyball.app.events import (
+    DaemonFact,
+    DaemonStarted,
+    NodeLost,
+    NodeQuarantined,
+    QualityDegraded,
+    RunConfigured,
+    encode,
+)
+from flyball.app.journal import SqliteJournalReader, history
+from flyball.app.store import FileStore, get_checkpoint
 
 KEY = "tic_tac_toe_2p"
 GAME = GAMES[KEY].replace(

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from replayed import replay
 
-from app.bus.memory import MemoryBus
-from app.config import GAMES, EvaluationSettings, RunSettings, SelfplaySettings
-from app.controllers.fold import HOST
-from app.engine import InlineEngine
-from app.events import (
+from flyball.app.bus.memory import MemoryBus
+from flyball.app.config import GAMES, EvaluationSettings, RunSettings, SelfplaySettings
+from flyball.app.controllers.fold import HOST
+from flyball.app.engine import InlineEngine
+from flyball.app.events import (
     DaemonReady,
     DaemonStopped,
     ModelPromoted,
@@ -21,15 +21,15 @@ from app.events import (
     TrainingCompleted,
     originate,
 )
-from app.job_specs import JobContext
-from app.journal import history
-from app.journal.memory import MemoryJournal, MemoryStateStore
-from app.replay.replaying import Replay
-from daemons.clock import SystemClock
-from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerIdentity
-from daemons.registry import DAEMONS
-from daemons.saved_state import KNOWN_KEY
+from flyball.app.job_specs import JobContext
+from flyball.app.journal import history
+from flyball.app.journal.memory import MemoryJournal, MemoryStateStore
+from flyball.app.replay.replaying import Replay
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.host import Host, Ports, Rhythm
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.registry import DAEMONS
+from flyball.daemons.saved_state import KNOWN_KEY
 
 KEY = "tic_tac_toe_2p"
 GAME = GAMES[KEY].replace(

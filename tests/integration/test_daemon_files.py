@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from app.events.frames import Draft, FrameBuilder
-from app.journal import SqliteOutbox, SqliteStateStore
-from app.journal.database import PAGE_BYTES
-from daemons.process import migrated_path, opened
+from flyball.app.events.frames import Draft, FrameBuilder
+from flyball.app.journal import SqliteOutbox, SqliteStateStore
+from flyball.app.journal.database import PAGE_BYTES
+from flyball.daemons.process import migrated_path, opened
 
 ROWS = {("feedback", f"config {number}"): bytes(200) + b"%d" % number for number in range(60)}
 

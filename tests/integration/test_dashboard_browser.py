@@ -11,8 +11,8 @@ from dashboards import TOKEN, append, served
 from generated_run import generated, write_generated
 from recorded_run import KEY, recording, write_journal
 
-from app.events import Event, TrainingBlockedByQuality
-from app.journal import SqliteJournalReader, history
+from flyball.app.events import Event, TrainingBlockedByQuality
+from flyball.app.journal import SqliteJournalReader, history
 
 EVENTS = recording().events
 AXE = (Path(__file__).parents[1] / "support" / "axe" / "axe.min.js").read_text(encoding="utf-8")

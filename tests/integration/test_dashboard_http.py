@@ -18,18 +18,18 @@ from recorded_run import KEY, record, recording, write_journal
 from running_loop import FLYBALL
 from starlette.testclient import TestClient
 
-from app.api.runs import locate_run
-from app.cli.up import open_dashboard
-from app.config import RunSettings
-from app.config.dashboard import DashboardSettings
-from app.core import FlyballError
-from app.dashboard.access import Access, AddressTaken, BadToken, listen, read_token
-from app.dashboard.feed import Feed
-from app.dashboard.server import serve
-from app.dashboard.stream import message
-from app.events import CurriculumRebalanced, RunConfigured
-from app.journal import SqliteJournal, history
-from app.telemetry.logs import render
+from flyball.app.api.runs import locate_run
+from flyball.app.cli.up import open_dashboard
+from flyball.app.config import RunSettings
+from flyball.app.config.dashboard import DashboardSettings
+from flyball.app.core import FlyballError
+from flyball.app.dashboard.access import Access, AddressTaken, BadToken, listen, read_token
+from flyball.app.dashboard.feed import Feed
+from flyball.app.dashboard.server import serve
+from flyball.app.dashboard.stream import message
+from flyball.app.events import CurriculumRebalanced, RunConfigured
+from flyball.app.journal import SqliteJournal, history
+from flyball.app.telemetry.logs import render
 
 EVENTS = recording().events
 PROMOTED = next(event for event in EVENTS if event.data.event_name == "MODEL_PROMOTED")
@@ -395,7 +395,7 @@ def test_head_is_never_behind_the_model(tmp_path, monkeypatch):
                 record(journal, event)
             return history(*args, **options)
 
-        monkeypatch.setattr("app.dashboard.feed.history", history_of_a_busy_run)
+        monkeypatch.setattr("flyball.app.dashboard.feed.history", history_of_a_busy_run)
         feed = Feed(locate_run(tmp_path))
         feed.read_part()
     assert (feed.head, feed.model.position) == (12, 12)
@@ -454,6 +454,6 @@ def test_server_ends_when_its_feed_breaks(run, monkeypatch):
         def read_part(self) -> bool:
             raise RuntimeError("planted")
 
-    monkeypatch.setattr("app.dashboard.server.Feed", BrokenFeed)
+    monkeypatch.setattr("flyball.app.dashboard.server.Feed", BrokenFeed)
     with listen(DashboardSettings(port=0)) as server, pytest.raises(SystemExit, match="1"):
         serve(locate_run(run), Access(LOCAL, None, private=False), server)

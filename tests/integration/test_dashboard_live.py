@@ -12,8 +12,8 @@ from browsing import PHONE, broker_of, busy_run, is_live, page_of, positions
 from dashboards import append, served
 from recorded_run import KEY, NEW, OLD, record, recording, write_journal
 
-from app.events import Event
-from app.journal import SqliteJournal
+from flyball.app.events import Event
+from flyball.app.journal import SqliteJournal
 
 EVENTS = recording().events
 

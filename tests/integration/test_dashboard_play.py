@@ -11,9 +11,9 @@ from browsing import PHONE, WIDE, is_live, page_of
 from dashboards import TOKEN, served
 from recorded_run import recording, write_journal
 
-from app.api.playing import Opinion
-from app.dashboard.jobs import PageJob
-from app.dashboard.playing import PlayedGame, PlayedGames
+from flyball.app.api.playing import Opinion
+from flyball.app.dashboard.jobs import PageJob
+from flyball.app.dashboard.playing import PlayedGame, PlayedGames
 
 AXE = (Path(__file__).parents[1] / "support" / "axe" / "axe.min.js").read_text(encoding="utf-8")
 KEY, HEARTS = "tic_tac_toe_2p", "hearts_4p"

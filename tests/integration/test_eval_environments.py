@@ -14,8 +14,8 @@ import torch
 from commands import Flyball, invoke, refused, succeeded
 from policy_files import policy_bytes
 
-from app.gym.evaluation import evaluate_episodes, open_environments
-from app.gym.players import PolicyManifest, PolicyRequest, coded_actor, load_policy
+from flyball.app.gym.evaluation import evaluate_episodes, open_environments
+from flyball.app.gym.players import PolicyManifest, PolicyRequest, coded_actor, load_policy
 
 CARTPOLE = Path(__file__).parents[1] / "support" / "policies" / "cartpole.safetensors"
 
@@ -126,7 +126,7 @@ def test_what_an_environment_prints_does_not_get_into_the_data(tmp_path: Path) -
     walker = linear(tmp_path / "walker.safetensors", [[0.0], [1.0]], "Corridor-v0")
     words = ["--env", "corridors:TalkativeCorridor-v0", "--model", str(walker), "--episodes", "2"]
     done = run(
-        [sys.executable, "-m", "app.cli", "eval", *words],
+        [sys.executable, "-m", "flyball.app.cli", "eval", *words],
         capture_output=True,
         text=True,
         check=True,

@@ -8,11 +8,11 @@ import pytest
 from commands import Flyball, invoke, refused, succeeded
 from recorded_run import write_league
 
-from app.config import GAMES
-from app.core import ModelHash
-from app.games import open_table
-from app.learning.jobs import first_model
-from app.store import FileStore, put_checkpoint
+from flyball.app.config import GAMES
+from flyball.app.core import ModelHash
+from flyball.app.games import open_table
+from flyball.app.learning.jobs import first_model
+from flyball.app.store import FileStore, put_checkpoint
 
 KEY = "tic_tac_toe_2p"
 

@@ -7,8 +7,8 @@ import pytest
 from commands import invoke, succeeded
 
 import flyball
-from app.config import GAMES
-from app.core import BadUsage, ConfigKey
+from flyball.app.config import GAMES
+from flyball.app.core import BadUsage, ConfigKey
 
 
 def test_judges_are_opponents_and_the_model_itself() -> None:

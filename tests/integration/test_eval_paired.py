@@ -10,7 +10,7 @@ from commands import invoke, refused, succeeded
 from recorded_run import write_league
 from selfplay_rig import put_model
 
-from app.config import GAMES, RunSettings
+from flyball.app.config import GAMES, RunSettings
 
 KEY = "hearts_4p"
 Flyball = Callable[..., Result]

@@ -7,12 +7,12 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from app.config import GAMES
-from app.core import ModelHash
-from app.engine import LocalEngine
-from app.learning.jobs import initialise
-from app.play.gauntlet import GauntletSpec, NothingPlayed, Opponent
-from app.play.matches import EvaluationManager
+from flyball.app.config import GAMES
+from flyball.app.core import ModelHash
+from flyball.app.engine import LocalEngine
+from flyball.app.learning.jobs import initialise
+from flyball.app.play.gauntlet import GauntletSpec, NothingPlayed, Opponent
+from flyball.app.play.matches import EvaluationManager
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -58,7 +58,7 @@ def kill_at_work(child: psutil.Process) -> bool:
     Other processes, and workers that have ended, count as not killed.
     """
     try:
-        if begun := "app.engine" in child.cmdline() and child.cpu_times().user > 0.2:
+        if begun := "flyball.app.engine" in child.cmdline() and child.cpu_times().user > 0.2:
             child.kill()
     except psutil.NoSuchProcess:
         return False

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
     shutil.which("unshare") is None or contained("-c", "").returncode != 0, reason="needs namespaces of the user's own"
 )
 
-BEGIN = "import os, signal, subprocess, sys, time\nfrom app.cli.first_process import continue_as_child\n"
+BEGIN = "import os, signal, subprocess, sys, time\nfrom flyball.app.cli.first_process import continue_as_child\n"
 REAPED = """
 orphan = subprocess.run(["sh", "-c", "sleep 0.1 & echo $!"], stdout=subprocess.PIPE, text=True).stdout.strip()
 while os.path.exists(f"/proc/{orphan}"):
@@ -55,5 +55,5 @@ def test_first_process_reaps_forwards_and_ends_as_its_command(before: str, progr
 
 @pytest.mark.parametrize(("words", "code"), [(["--version"], 0), (["nonsense"], 2)])
 def test_command_runs_as_the_first_process(words: list[str], code: int) -> None:
-    done = contained("-P", "-m", "app.cli", *words)
+    done = contained("-P", "-m", "flyball.app.cli", *words)
     assert done.returncode == code, done.stderr

@@ -9,16 +9,16 @@ from own_training import train_spec
 from searched_games import CONFIG as SEARCHED
 from selfplay_rig import CONFIG, ignore, inspection_spec, put_model, selfplay_spec
 
-from app.config import CPU, Compute, GameConfig, NetworkSettings, PpoCoefficients
-from app.games import open_table
-from app.learning import search_training
-from app.learning.jobs import train
-from app.play.gauntlet import GauntletSpec, Opponent
-from app.play.inspection import inspect
-from app.play.matches import batch
-from app.play.players import load_player
-from app.play.selfplay import play, play_by_search
-from app.store import FileStore, get_shard
+from flyball.app.config import CPU, Compute, GameConfig, NetworkSettings, PpoCoefficients
+from flyball.app.games import open_table
+from flyball.app.learning import search_training
+from flyball.app.learning.jobs import train
+from flyball.app.play.gauntlet import GauntletSpec, Opponent
+from flyball.app.play.inspection import inspect
+from flyball.app.play.matches import batch
+from flyball.app.play.players import load_player
+from flyball.app.play.selfplay import play, play_by_search
+from flyball.app.store import FileStore, get_shard
 
 pytestmark = pytest.mark.gpu
 STEADY = PpoCoefficients(batch_size=64, target_kl=10, max_kl=10)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from language_models import KEY, random_adapter, small_base, turns
 
-from app.config import CPU, GAMES, Compute, LanguageSettings
-from app.language import jobs, selfplay
-from app.language.generator import TOLERANCE, PromptRequest, Sampling, check_canary, get_adapter
-from app.language.models import GeneratorCache
-from app.language.peft_generator import PeftGenerator
-from app.store import FileStore, MemoryStore
+from flyball.app.config import CPU, GAMES, Compute, LanguageSettings
+from flyball.app.language import jobs, selfplay
+from flyball.app.language.generator import TOLERANCE, PromptRequest, Sampling, check_canary, get_adapter
+from flyball.app.language.models import GeneratorCache
+from flyball.app.language.peft_generator import PeftGenerator
+from flyball.app.store import FileStore, MemoryStore
 
 pytestmark = pytest.mark.gpu
 SMALL = LanguageSettings(teacher="random", lessons=256, base_layers=2, base_width=32, base_heads=2, group_games=4)

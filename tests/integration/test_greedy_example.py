@@ -12,16 +12,16 @@ from commands import invoke
 from own_training import EXAMPLES
 from selfplay_rig import ignore, put_model, selfplay_spec
 
-from app.config import GameConfig
-from app.config.loading import load
-from app.core import ConfigKey
-from app.play.check_player import check_player, measure_player
-from app.play.gauntlet import Opponent, plan_gauntlet, plan_matches
-from app.play.match_statistics import MatchGames, match_statistics
-from app.play.matches import batch
-from app.play.selfplay import play
-from app.store import FileStore, get_shard
-from daemons.suitability import check_bots, check_playable
+from flyball.app.config import GameConfig
+from flyball.app.config.loading import load
+from flyball.app.core import ConfigKey
+from flyball.app.play.check_player import check_player, measure_player
+from flyball.app.play.gauntlet import Opponent, plan_gauntlet, plan_matches
+from flyball.app.play.match_statistics import MatchGames, match_statistics
+from flyball.app.play.matches import batch
+from flyball.app.play.selfplay import play
+from flyball.app.store import FileStore, get_shard
+from flyball.daemons.suitability import check_bots, check_playable
 
 KEY = ConfigKey("tic_tac_toe_2p")
 Flyball = Callable[..., Result]

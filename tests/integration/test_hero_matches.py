@@ -8,16 +8,16 @@ import pytest
 from click.testing import Result
 from commands import invoke, refused
 
-from app.api.evaluation import evaluate
-from app.config import GAMES, LanguageSettings
-from app.language import jobs
-from app.language.adapters import export_adapter
-from app.language.base_model import get_base
-from app.language.generator import get_adapter
-from app.language.training_settings import LoopSettings
-from app.store import FileStore
-from app.train.state import STATE
-from app.train.text import TextRun
+from flyball.app.api.evaluation import evaluate
+from flyball.app.config import GAMES, LanguageSettings
+from flyball.app.language import jobs
+from flyball.app.language.adapters import export_adapter
+from flyball.app.language.base_model import get_base
+from flyball.app.language.generator import get_adapter
+from flyball.app.language.training_settings import LoopSettings
+from flyball.app.store import FileStore
+from flyball.app.train.state import STATE
+from flyball.app.train.text import TextRun
 
 KEY = "diplomacy_small_3p"
 TINY = LanguageSettings(

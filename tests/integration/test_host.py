@@ -11,11 +11,11 @@ from driving import rated, trained
 from host_stage import MODEL, OTHER_KEY, REQUEST, RESULT, WORKER, ScriptedEngine, Stage, WatchedBus
 from structlog.testing import capture_logs
 
-from app.bus.memory import MemoryBus
-from app.core import FlyballError
-from app.engine import JobFailed, WorkerLost
-from app.engine.port import DEATHS
-from app.events import (
+from flyball.app.bus.memory import MemoryBus
+from flyball.app.core import FlyballError
+from flyball.app.engine import JobFailed, WorkerLost
+from flyball.app.engine.port import DEATHS
+from flyball.app.events import (
     DaemonFailed,
     DaemonReady,
     DaemonStopped,
@@ -25,9 +25,9 @@ from app.events import (
     TrainingFailed,
     TrainingRequested,
 )
-from app.journal import history
-from app.journal.memory import MemoryStateStore
-from daemons.supervisor import Notifier
+from flyball.app.journal import history
+from flyball.app.journal.memory import MemoryStateStore
+from flyball.daemons.supervisor import Notifier
 
 
 class PowerCut(Exception):

@@ -13,10 +13,10 @@ from bus_rig import until
 from driving import trained
 from host_stage import KEY, REQUEST, RESULT, WORKER, ScriptedEngine, Stage, WatchedBus, logged, rows_of
 
-from app.bus import Batch
-from app.bus.memory import MemoryBus
-from app.controllers import TrainingTrigger
-from app.events import (
+from flyball.app.bus import Batch
+from flyball.app.bus.memory import MemoryBus
+from flyball.app.controllers import TrainingTrigger
+from flyball.app.events import (
     DaemonReady,
     Emission,
     EventVoided,
@@ -28,14 +28,14 @@ from app.events import (
     TrainingRequested,
     TrainingUnblocked,
 )
-from app.events.frames import DeadLetter
-from app.journal import history
-from app.journal.memory import MemoryStateStore
-from daemons.host import Host
-from daemons.registry import DAEMONS
-from daemons.saved_state import PROGRESS_KEY, SCHEMAS_KEY
-from daemons.spec import DaemonSpec
-from daemons.supervisor import Notifier
+from flyball.app.events.frames import DeadLetter
+from flyball.app.journal import history
+from flyball.app.journal.memory import MemoryStateStore
+from flyball.daemons.host import Host
+from flyball.daemons.registry import DAEMONS
+from flyball.daemons.saved_state import PROGRESS_KEY, SCHEMAS_KEY
+from flyball.daemons.spec import DaemonSpec
+from flyball.daemons.supervisor import Notifier
 
 
 def of_another_version(states: MemoryStateStore) -> None:

@@ -8,19 +8,19 @@ import pytest
 from generated_run import generated, hasty, write_generated
 from host_stage import Stage, WatchedBus, rows_of
 
-from app.controllers.fold import Fold
-from app.events import DaemonReady, EventVoided, SelfplayRequested
-from app.events.frames import DeadLetter
-from app.job_specs import JobContext
-from app.journal import SqliteJournal, history
-from app.journal.archiving import archive
-from app.journal.memory import MemoryStateStore
-from app.journal.snapshots import positions
-from daemons import snapshots
-from daemons.jobs import WorkerIdentity
-from daemons.saved_state import SCHEMAS_KEY
-from daemons.selfplay_worker import SelfplayWorker
-from daemons.snapshots import take_snapshots
+from flyball.app.controllers.fold import Fold
+from flyball.app.events import DaemonReady, EventVoided, SelfplayRequested
+from flyball.app.events.frames import DeadLetter
+from flyball.app.job_specs import JobContext
+from flyball.app.journal import SqliteJournal, history
+from flyball.app.journal.archiving import archive
+from flyball.app.journal.memory import MemoryStateStore
+from flyball.app.journal.snapshots import positions
+from flyball.daemons import snapshots
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.saved_state import SCHEMAS_KEY
+from flyball.daemons.selfplay_worker import SelfplayWorker
+from flyball.daemons.snapshots import take_snapshots
 
 EVENTS = 2_500
 
@@ -102,9 +102,9 @@ async def test_daemon_without_state_begins_at_the_snapshot(daemon: str, journal:
 
 async def test_snapshot_with_an_event_voided_since_is_not_used(journal: SqliteJournal) -> None:
     """A fold of the journal without the event differs from the snapshot."""
-    from app.bus.memory import MemoryBus
-    from app.events import originate
-    from daemons.clock import SystemClock
+    from flyball.app.bus.memory import MemoryBus
+    from flyball.app.events import originate
+    from flyball.daemons.clock import SystemClock
 
     (position, *_) = positions(journal.archive.folder)
     journal.append(dead_letters=[DeadLetter(position - 10, "p", "r", "why", b"")])

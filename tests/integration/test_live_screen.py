@@ -14,8 +14,8 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from recorded_run import recording
-from app.cli.up_screen import LiveScreen
-from app.status.status import Board
+from flyball.app.cli.up_screen import LiveScreen
+from flyball.app.status.status import Board
 
 board, stop = Board(), Path(sys.argv[2])
 events = recording().events

@@ -17,15 +17,15 @@ import pytest
 import structlog
 from bus_rig import address, broker_thread, expect, program, until
 
-from app.api.runs import locate_run, read_status, silent
-from app.bus import ZmqBus
-from app.bus.ports import BrokerLimits, Sign
-from app.core import derive_id
-from app.events import DaemonReady, NodeLost, NodeReturned, originate
-from app.journal import history
-from app.journal.memory import MemoryJournal
-from daemons.broker import BrokerVoice
-from daemons.clock import SystemClock
+from flyball.app.api.runs import locate_run, read_status, silent
+from flyball.app.bus import ZmqBus
+from flyball.app.bus.ports import BrokerLimits, Sign
+from flyball.app.core import derive_id
+from flyball.app.events import DaemonReady, NodeLost, NodeReturned, originate
+from flyball.app.journal import history
+from flyball.app.journal.memory import MemoryJournal
+from flyball.daemons.broker import BrokerVoice
+from flyball.daemons.clock import SystemClock
 
 NAME = "training@gpu1"
 WHO = {"daemon": "training", "node": "gpu1"}

@@ -9,10 +9,10 @@ import pytest
 from sampled_opponents import CRITICAL, compared, draws_of
 from simulated_settings import simulated_settings
 
-from app.config import GAMES, AdmissionSettings, LeagueSettings
-from app.core import ConfigKey
-from app.events import Event, Payload, SelfplayComplete, SelfplayRequested
-from app.simulation import ALL, ARMS, Simulation, load_plant
+from flyball.app.config import GAMES, AdmissionSettings, LeagueSettings
+from flyball.app.core import ConfigKey
+from flyball.app.events import Event, Payload, SelfplayComplete, SelfplayRequested
+from flyball.app.simulation import ALL, ARMS, Simulation, load_plant
 
 KEYS = ("tic_tac_toe_2p", "connect_four_2p", "oh_hell_3p")
 OFTEN = AdmissionSettings(recent_every=2, recent_for=20, anchor_every=10)

@@ -11,8 +11,8 @@ from commands import invoke, refused, succeeded
 from old_runs import FOLDER, facts_of, unpack
 from running_loop import RunningLoop, running_loop
 
-from app.events import DaemonFailed, DaemonReady, TrainingRequested
-from app.journal import SqliteJournal
+from flyball.app.events import DaemonFailed, DaemonReady, TrainingRequested
+from flyball.app.journal import SqliteJournal
 
 UNMIGRATED = "200ec2d"
 """A run whose journal has format 0."""
@@ -52,7 +52,7 @@ def test_killed_migration_leaves_the_old_format(tmp_path: Path, monkeypatch: pyt
 
     run = unpack(UNMIGRATED, tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr("app.journal.queries.save_row", cut)
+        patched.setattr("flyball.app.journal.queries.save_row", cut)
         with pytest.raises(PowerCut):
             SqliteJournal(run / "journal.sqlite")
     with closing(sqlite3.connect(run / "journal.sqlite")) as db:

@@ -12,14 +12,14 @@ import pytest
 from bus_rig import FLYBALL, address, broker_daemon, broker_thread, checked, gather
 from memory_outbox import MemoryOutbox
 
-from app.bus import ZmqBus
-from app.bus.ports import OtherHistory
-from app.config import RunFolder
-from app.events import DaemonReady
-from app.journal import KnownRecord, SqliteJournalReader, history
-from app.journal.memory import MemoryJournal, MemoryStateStore
-from daemons.run_folder import LostJournal, check_history, of_other_history
-from daemons.saved_state import SavedState, known_record
+from flyball.app.bus import ZmqBus
+from flyball.app.bus.ports import OtherHistory
+from flyball.app.config import RunFolder
+from flyball.app.events import DaemonReady
+from flyball.app.journal import KnownRecord, SqliteJournalReader, history
+from flyball.app.journal.memory import MemoryJournal, MemoryStateStore
+from flyball.daemons.run_folder import LostJournal, check_history, of_other_history
+from flyball.daemons.saved_state import SavedState, known_record
 
 
 async def publish(journal, folder, who, count):

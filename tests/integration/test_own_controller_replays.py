@@ -10,9 +10,9 @@ from msgspec.structs import replace as with_fields
 from recorded_run import evaluated, trained
 from simulated_settings import simulated_settings
 
-from app.config import GAMES, BadSettings, RunSettings
-from app.core import ConfigKey
-from app.events import (
+from flyball.app.config import GAMES, BadSettings, RunSettings
+from flyball.app.core import ConfigKey
+from flyball.app.events import (
     AdaptiveParamsChanged,
     DaemonReady,
     DaemonStarted,
@@ -24,12 +24,12 @@ from app.events import (
     TrainingCompleted,
     TrainingRequested,
 )
-from app.journal.memory import MemoryStateStore
-from app.replay.replaying import Replay, Report, replay_journal
-from app.replay.what_if import WhatIf
-from app.simulation import ALL, NONE, Simulation, arms_of, load_plant
-from daemons.registry import daemons_of
-from daemons.spec import DaemonSpec
+from flyball.app.journal.memory import MemoryStateStore
+from flyball.app.replay.replaying import Replay, Report, replay_journal
+from flyball.app.replay.what_if import WhatIf
+from flyball.app.simulation import ALL, NONE, Simulation, arms_of, load_plant
+from flyball.daemons.registry import daemons_of
+from flyball.daemons.spec import DaemonSpec
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 COSINE = {"use": "my_controller:Cosine", "takes_over": ("learning_rate",), "options": {"trainings": 10, "lowest": 0.1}}

@@ -22,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def flyball(folder: Path, *words: str) -> Any:
     """Run a command outside the settings' folder; return its JSON output."""
-    command = [sys.executable, "-m", "app.cli", "--config-file", str(folder / "nim.toml"), *words, "--json"]
+    command = [sys.executable, "-m", "flyball.app.cli", "--config-file", str(folder / "nim.toml"), *words, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -21,12 +21,12 @@ from commands import invoke, told
 from recorded_run import KEY, OLD, Recording, evidence, recording, write_journal
 
 import flyball
-from app.api.run_reader import P
-from app.core import Elo, ModelHash
-from app.events import ModelPromoted, RunConfigured
-from app.games import open_table
-from app.learning.jobs import first_model
-from app.store import put_checkpoint
+from flyball.app.api.run_reader import P
+from flyball.app.core import Elo, ModelHash
+from flyball.app.events import ModelPromoted, RunConfigured
+from flyball.app.games import open_table
+from flyball.app.learning.jobs import first_model
+from flyball.app.store import put_checkpoint
 
 BRIEF = {
     "collection": {"num_iterations": 1, "games_per_iteration": 16},

@@ -13,10 +13,10 @@ import psutil
 import pytest
 from ray_cluster import ray_cluster
 
-from app.config import RunFolder
-from app.engine.ray_engine import NoRay, RayEngine, check_ray
-from daemons import ray_cluster as own_cluster
-from daemons.ray_cluster import announced_address
+from flyball.app.config import RunFolder
+from flyball.app.engine.ray_engine import NoRay, RayEngine, check_ray
+from flyball.daemons import ray_cluster as own_cluster
+from flyball.daemons.ray_cluster import announced_address
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs flyball[ray]")
 STRANGER = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False)"

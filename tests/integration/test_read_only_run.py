@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from recorded_run import recording
 
-from app.events.frames import Frame, frame_of, seal
-from app.journal import SqliteJournal
+from flyball.app.events.frames import Frame, frame_of, seal
+from flyball.app.journal import SqliteJournal
 
 POWERS = "-dac_override,-dac_read_search"
 """Capabilities by which root may write everywhere."""
 
 READING = """
 import sys
-from app.cli.group import main
+from flyball.app.cli.group import main
 for command in sys.argv[2:]:
     try:
         main(["--run", sys.argv[1], *command.split()])

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from own_training import EXAMPLES
 
-from app.config import GAMES, BotSettings, GameConfig
-from app.config.loading import load
-from app.core import ConfigKey
-from app.play.check_player import check_player, measure_player
+from flyball.app.config import GAMES, BotSettings, GameConfig
+from flyball.app.config.loading import load
+from flyball.app.core import ConfigKey
+from flyball.app.play.check_player import check_player, measure_player
 
 GO = GAMES[ConfigKey("go7_2p")]
 CHESS = GameConfig(key=ConfigKey("chess_2p"), game="chess", players=2, max_moves=120)

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from bus_rig import broker_thread
 
-from app.bus import ZmqBus, presence
-from app.events import DaemonReady, DaemonStopped, RollCall, originate
-from app.journal import history
-from app.journal.memory import MemoryJournal
-from daemons.broker import BrokerVoice
-from daemons.clock import SystemClock
+from flyball.app.bus import ZmqBus, presence
+from flyball.app.events import DaemonReady, DaemonStopped, RollCall, originate
+from flyball.app.journal import history
+from flyball.app.journal.memory import MemoryJournal
+from flyball.daemons.broker import BrokerVoice
+from flyball.daemons.clock import SystemClock
 
 ROUNDS = 30
 

@@ -8,14 +8,14 @@ import pytest
 from pydantic import ValidationError
 from selfplay_rig import CONFIG, ignore, inspection_spec, put_model, selfplay_spec
 
-from app.config import GAMES
-from app.games import open_table
-from app.play.inspection import ForeignShard, RepeatedShard, history, inspect
-from app.play.match_statistics import MatchGames, match_statistics
-from app.play.matches import batch
-from app.play.players import WrongModel, load_player
-from app.play.selfplay import play
-from app.store import DamagedBlob, FileStore, get_shard, put_shard
+from flyball.app.config import GAMES
+from flyball.app.games import open_table
+from flyball.app.play.inspection import ForeignShard, RepeatedShard, history, inspect
+from flyball.app.play.match_statistics import MatchGames, match_statistics
+from flyball.app.play.matches import batch
+from flyball.app.play.players import WrongModel, load_player
+from flyball.app.play.selfplay import play
+from flyball.app.store import DamagedBlob, FileStore, get_shard, put_shard
 
 HEARTS = GAMES["hearts_4p"]
 

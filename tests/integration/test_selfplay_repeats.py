@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from selfplay_rig import CONFIG, ignore, inspection_spec, put_model, selfplay_spec
 
-from app.config import GAMES
-from app.play.inspection import ForeignShard, RepeatedShard, inspect
-from app.play.selfplay import play
-from app.store import FileStore, Shard, get_shard, put_shard
+from flyball.app.config import GAMES
+from flyball.app.play.inspection import ForeignShard, RepeatedShard, inspect
+from flyball.app.play.selfplay import play
+from flyball.app.store import FileStore, Shard, get_shard, put_shard
 
 SMALL = GAMES["tic_tac_toe_2p"]
 COLUMNS = ("obs", "mask", "action", "log_prob", "value", "reward", "done", "truncated", "bootstrap", "seat", "step")

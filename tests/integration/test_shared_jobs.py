@@ -6,9 +6,9 @@ from typing import Any
 
 from host_stage import KEY, MODEL, OTHER_KEY, SETTINGS, ScriptedEngine
 
-from app.bus.memory import MemoryBus
-from app.engine import JobFailed
-from app.events import (
+from flyball.app.bus.memory import MemoryBus
+from flyball.app.engine import JobFailed
+from flyball.app.events import (
     Cause,
     DaemonReady,
     NodeLost,
@@ -21,15 +21,15 @@ from app.events import (
     follow,
     originate,
 )
-from app.job_specs import JobContext
-from app.journal import history
-from app.journal.memory import MemoryJournal, MemoryStateStore
-from daemons.clock import SystemClock
-from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import Job, JobRunner, WorkerIdentity
-from daemons.registry import DAEMONS
-from daemons.supervisor import Notifier
-from daemons.training import Trainer, TrainerRow
+from flyball.app.job_specs import JobContext
+from flyball.app.journal import history
+from flyball.app.journal.memory import MemoryJournal, MemoryStateStore
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.host import Host, Ports, Rhythm
+from flyball.daemons.jobs import Job, JobRunner, WorkerIdentity
+from flyball.daemons.registry import DAEMONS
+from flyball.daemons.supervisor import Notifier
+from flyball.daemons.training import Trainer, TrainerRow
 
 TRAINED = {"model": "b" * 64, "parent": MODEL, "step": 1, "rows": 0, "metrics": None}
 REQUEST = TrainingRequested(base_model=MODEL, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1)

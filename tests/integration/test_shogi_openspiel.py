@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 from shogi_games import random_histories
 
-from app.games.openspiel import load_game
-from app.games.shogi.parity import compare
+from flyball.app.games.openspiel import load_game
+from flyball.app.games.shogi.parity import compare
 
 
 @pytest.mark.parametrize("games", [200, pytest.param(20_000, marks=[pytest.mark.slow, pytest.mark.timeout(4 * 3600)])])

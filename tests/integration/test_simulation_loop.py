@@ -6,11 +6,11 @@ from hashlib import blake2b
 import pytest
 from simulated_settings import simulated_settings
 
-from app.config import GAMES, RunSettings
-from app.config.feedback import TriggerSettings
-from app.core import ConfigKey
-from app.core.clock import SECOND_US
-from app.events import (
+from flyball.app.config import GAMES, RunSettings
+from flyball.app.config.feedback import TriggerSettings
+from flyball.app.core import ConfigKey
+from flyball.app.core.clock import SECOND_US
+from flyball.app.events import (
     DaemonReady,
     EvaluationCompleted,
     EvaluationFailed,
@@ -31,9 +31,9 @@ from app.events import (
     TrainingRequested,
     encode,
 )
-from app.simulation import ALL, ARMS, NONE, PlantSettings, Scoreboard, Simulation, load_plant
-from app.simulation.settings import CurveSettings, MachineSettings
-from app.simulation.world import START_US
+from flyball.app.simulation import ALL, ARMS, NONE, PlantSettings, Scoreboard, Simulation, load_plant
+from flyball.app.simulation.settings import CurveSettings, MachineSettings
+from flyball.app.simulation.world import START_US
 
 KEYS = ("tic_tac_toe_2p", "connect_four_2p", "oh_hell_3p")
 HOURS = 3600.0

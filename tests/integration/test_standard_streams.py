@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from recorded_run import recording, write_journal
 
-COMMAND = f"{sys.executable} -P -m app.cli"
+COMMAND = f"{sys.executable} -P -m flyball.app.cli"
 
 
 @pytest.fixture

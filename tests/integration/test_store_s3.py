@@ -7,15 +7,15 @@ from time import sleep
 import pytest
 from s3_server import Gate, new_bucket, s3_server
 
-from app.config.store_address import StoreAddress
-from app.store import open_store
-from app.store.blobs import key_of
-from app.store.objects import ObjectStore, StoreRefused, StoreUnavailable, UnusableStore
+from flyball.app.config.store_address import StoreAddress
+from flyball.app.store import open_store
+from flyball.app.store.blobs import key_of
+from flyball.app.store.objects import ObjectStore, StoreRefused, StoreUnavailable, UnusableStore
 
 MIB = 1 << 20
 WRITER = """
 import sys
-from app.store import open_store
+from flyball.app.store import open_store
 open_store(sys.argv[1]).put(bytes(int(sys.argv[2])))
 """
 

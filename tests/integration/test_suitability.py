@@ -8,11 +8,11 @@ from commands import invoke
 from recorded_run import Recording, write_journal
 from tabular_backend import NAME
 
-from app.cli.up import _check_journal
-from app.config import GAMES, PROFILES, BadSettings, NetworkSettings, RunSettings
-from app.events import RunConfigured
-from app.games import open_table
-from daemons.suitability import check_imports_of_trainers, check_lasting, check_playable, check_trainers
+from flyball.app.cli.up import _check_journal
+from flyball.app.config import GAMES, PROFILES, BadSettings, NetworkSettings, RunSettings
+from flyball.app.events import RunConfigured
+from flyball.app.games import open_table
+from flyball.daemons.suitability import check_imports_of_trainers, check_lasting, check_playable, check_trainers
 
 KEY, HEARTS = "tic_tac_toe_2p", "hearts_4p"
 TOWER, ABSENT = NetworkSettings(kind="tower"), NetworkSettings(kind="nowhere:build")

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemons.clock import SystemClock
-from daemons.supervisor import Backoff, ChildReport, ChildSpec, Supervisor
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.supervisor import Backoff, ChildReport, ChildSpec, Supervisor
 
 QUICK = Backoff(first=0.01, most=0.04)
 SLEEPER = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print(flush=True)\n"
@@ -205,7 +205,7 @@ async def test_who_takes_too_long_or_is_hurried_is_killed(tmp_path: Path, hurry:
 
 
 ORDERLY = """
-from daemons.supervisor import end_with_stdin
+from flyball.daemons.supervisor import end_with_stdin
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 end_with_stdin()
@@ -236,7 +236,7 @@ async def test_leaving_out_of_order_is_told(tmp_path: Path) -> None:
 
 
 SUPERVISED = """
-from daemons.supervisor import end_with_stdin
+from flyball.daemons.supervisor import end_with_stdin
 import pathlib, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 end_with_stdin()
@@ -245,8 +245,8 @@ time.sleep(600)
 """
 SUPERVISOR = """
 import asyncio, pathlib, sys
-from daemons.clock import SystemClock
-from daemons.supervisor import ChildSpec, Supervisor
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.supervisor import ChildSpec, Supervisor
 folder = pathlib.Path(sys.argv[1])
 specs = [
     ChildSpec(name, (sys.executable, "-c", sys.argv[2], str(folder / name)), folder / f"{name}.stderr")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from app.events import DaemonReady, DaemonStarted, DaemonStopped
-from app.journal import SqliteJournalReader, history
-from app.journal.database import StorageError
-from daemons.registry import names_of
+from flyball.app.events import DaemonReady, DaemonStarted, DaemonStopped
+from flyball.app.journal import SqliteJournalReader, history
+from flyball.app.journal.database import StorageError
+from flyball.daemons.registry import names_of
 
 pytest.importorskip("supervisor")
 

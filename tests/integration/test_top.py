@@ -13,10 +13,10 @@ from running_loop import FLYBALL
 from terminal import tmux_terminal
 from textual.widgets import DataTable, Input, Static, TabbedContent
 
-from app.api.runs import locate_run
-from app.cli.top_feed import EventFeed, LogFeed, log_text
-from app.cli.top_screen import EVERYTHING, Details, Top
-from app.config import RunFolder
+from flyball.app.api.runs import locate_run
+from flyball.app.cli.top_feed import EventFeed, LogFeed, log_text
+from flyball.app.cli.top_screen import EVERYTHING, Details, Top
+from flyball.app.config import RunFolder
 
 EVENTS = recording().events
 LOG = {
@@ -133,9 +133,9 @@ def test_top_without_terminal_or_textual_says_what_to_do(run: Path) -> None:
     assert (done.returncode, " status, flyball " in done.stderr) == (2, True)
     code = (
         "import sys; sys.modules['textual'] = None\n"
-        "from app.cli import top; top.sys = type('', (), {'stdin': None, 'stdout': None})\n"
+        "from flyball.app.cli import top; top.sys = type('', (), {'stdin': None, 'stdout': None})\n"
         "from types import SimpleNamespace as N; top.sys.stdin = top.sys.stdout = N(isatty=lambda: True)\n"
-        "from app.cli.group import main; main(['--run', sys.argv[1], 'top'])"
+        "from flyball.app.cli.group import main; main(['--run', sys.argv[1], 'top'])"
     )
     done = subprocess.run([sys.executable, "-c", code, run], capture_output=True, text=True, check=False)
     assert "pip install 'flyball[top]'" in done.stderr

@@ -10,15 +10,15 @@ import torch
 from own_training import TIC_TAC_TOE, first_model, train_spec
 from selfplay_rig import ignore
 
-from app.config import GameConfig, NetworkSettings, PpoCoefficients
-from app.engine import JobFailed, LocalEngine, WorkerLost
-from app.learning import jobs, torchrun
-from app.learning.network import bytes_to_parameters
-from app.learning.ranks import RankFailed
-from app.learning.torchrun import ProcessesLost
-from app.store import FileStore, get_checkpoint
+from flyball.app.config import GameConfig, NetworkSettings, PpoCoefficients
+from flyball.app.engine import JobFailed, LocalEngine, WorkerLost
+from flyball.app.learning import jobs, torchrun
+from flyball.app.learning.network import bytes_to_parameters
+from flyball.app.learning.ranks import RankFailed
+from flyball.app.learning.torchrun import ProcessesLost
+from flyball.app.store import FileStore, get_checkpoint
 
-PROGRAM = "app.learning.rank_process"
+PROGRAM = "flyball.app.learning.rank_process"
 STEADY = PpoCoefficients(batch_size=64, target_kl=10, max_kl=10)
 
 
@@ -112,7 +112,7 @@ def test_killed_rank_is_restarted_and_the_model_is_the_same(tmp_path: Path) -> N
     assert {rank.pid for rank in seen[0]}.isdisjoint(rank.pid for rank in seen[1]), "both were started again"
 
 
-DEATHS = {"cancelled": asyncio.CancelledError, "app.engine": WorkerLost, "torch.distributed.run": JobFailed}
+DEATHS = {"cancelled": asyncio.CancelledError, "flyball.app.engine": WorkerLost, "torch.distributed.run": JobFailed}
 
 
 @pytest.mark.parametrize("death", DEATHS)
@@ -121,7 +121,9 @@ async def test_no_rank_outlives_its_training(tmp_path: Path, death: str) -> None
     engine, begun = LocalEngine(), asyncio.Event()
     others = descendants()
     spec = by_ppo(tmp_path, processes=2) | {"epochs": 100_000}
-    task = asyncio.get_running_loop().create_task(engine.run("app.learning.jobs:train", spec, lambda _: begun.set()))
+    task = asyncio.get_running_loop().create_task(
+        engine.run("flyball.app.learning.jobs:train", spec, lambda _: begun.set())
+    )
     async with asyncio.timeout(240):
         await begun.wait()
     ranks = ranks_of(psutil.Process())
@@ -137,7 +139,9 @@ async def test_no_rank_outlives_its_training(tmp_path: Path, death: str) -> None
     if isinstance(ended.value, JobFailed):
         assert ended.value.kind == "ProcessesLost"
     ended_with_it = [
-        child for child, command in commands.items() if death != "torch.distributed.run" or "app.engine" not in command
+        child
+        for child, command in commands.items()
+        if death != "torch.distributed.run" or "flyball.app.engine" not in command
     ]
     _, alive = await asyncio.to_thread(psutil.wait_procs, ended_with_it, 20)
     assert [child for child in alive if child.status() != psutil.STATUS_ZOMBIE] == []

@@ -11,7 +11,7 @@ import pytest
 CHILD = """
 import sys, time
 from pathlib import Path
-from daemons.supervisor import end_with_stdin
+from flyball.daemons.supervisor import end_with_stdin
 
 end_with_stdin()
 time.sleep(0.5)
@@ -22,10 +22,10 @@ time.sleep(600)
 BROKER = f"""
 import sys, time
 from pathlib import Path
-from app.config.deployment import JournalSettings
-from app.journal import SqliteJournal
-from daemons import upkeep
-from daemons.clock import SystemClock
+from flyball.app.config.deployment import JournalSettings
+from flyball.app.journal import SqliteJournal
+from flyball.daemons import upkeep
+from flyball.daemons.clock import SystemClock
 
 upkeep.EVENTS = 0
 folder = Path(sys.argv[1])

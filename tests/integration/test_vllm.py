@@ -13,16 +13,16 @@ from language_models import random_adapter, requests, small_base, turns
 from safetensors.torch import load, save
 from vllm_server import VllmServer, shared_vllm
 
-from app.config import TextServers
-from app.language import served_generator
-from app.language.adapters import WEIGHTS, export_adapter
-from app.language.base_model import export_base, get_base
-from app.language.generator import Adapter, ModelMismatch, PromptRequest, Sampling, get_adapter
-from app.language.peft_generator import PeftGenerator
-from app.language.served_generator import ServedGenerator
-from app.language.text_game import OneOf
-from app.language.text_server import NoServer, NotLoaded, ServerRefused, TextServer
-from app.store import MemoryStore, put_checkpoint
+from flyball.app.config import TextServers
+from flyball.app.language import served_generator
+from flyball.app.language.adapters import WEIGHTS, export_adapter
+from flyball.app.language.base_model import export_base, get_base
+from flyball.app.language.generator import Adapter, ModelMismatch, PromptRequest, Sampling, get_adapter
+from flyball.app.language.peft_generator import PeftGenerator
+from flyball.app.language.served_generator import ServedGenerator
+from flyball.app.language.text_game import OneOf
+from flyball.app.language.text_server import NoServer, NotLoaded, ServerRefused, TextServer
+from flyball.app.store import MemoryStore, put_checkpoint
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 

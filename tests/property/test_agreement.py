@@ -27,7 +27,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leagues import model as model_of
 
-from app.controllers import (
+from flyball.app.controllers import (
     REMEMBERED,
     Controller,
     FeedbackState,
@@ -37,11 +37,11 @@ from app.controllers import (
     TrainingTrigger,
     state_of,
 )
-from app.controllers.fold import Fold
-from app.controllers.league_keeper import LeagueKeeper
-from app.controllers.scheduler import CONFIG
-from app.core import derive_id
-from app.events import (
+from flyball.app.controllers.fold import Fold
+from flyball.app.controllers.league_keeper import LeagueKeeper
+from flyball.app.controllers.scheduler import CONFIG
+from flyball.app.core import derive_id
+from flyball.app.events import (
     AdaptiveParamsChanged,
     ClockTick,
     DaemonReady,
@@ -66,12 +66,12 @@ from app.events import (
     TrainingUnblocked,
     originate,
 )
-from app.events.envelope import EPOCH
-from app.job_specs import JobContext
-from daemons.distribution import Distributor
-from daemons.evaluation import Evaluator
-from daemons.jobs import Job, Worker, WorkerIdentity
-from daemons.quality_monitor import QualityMonitor
+from flyball.app.events.envelope import EPOCH
+from flyball.app.job_specs import JobContext
+from flyball.daemons.distribution import Distributor
+from flyball.daemons.evaluation import Evaluator
+from flyball.daemons.jobs import Job, Worker, WorkerIdentity
+from flyball.daemons.quality_monitor import QualityMonitor
 
 READY = DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1)
 TICK = ClockTick(period_seconds=10)

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 from memory_outbox import MemoryOutbox
 from profiles import examples
 
-from app.bus import wire
-from app.bus.client import Client, Finished, Overdue, Settled
-from app.bus.hub import Hub
-from app.bus.ports import BrokerLimits
-from app.events.frames import draft_of, hash_id, peek
-from app.journal.memory import MemoryJournal
+from flyball.app.bus import wire
+from flyball.app.bus.client import Client, Finished, Overdue, Settled
+from flyball.app.bus.hub import Hub
+from flyball.app.bus.ports import BrokerLimits
+from flyball.app.events.frames import draft_of, hash_id, peek
+from flyball.app.journal.memory import MemoryJournal
 
 
 class World:

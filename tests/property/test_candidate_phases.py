@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples
 
-from app.controllers import FeedbackState, Lineage, ModelLifecycleCoordinator
-from app.controllers.lifecycle import (
+from flyball.app.controllers import FeedbackState, Lineage, ModelLifecycleCoordinator
+from flyball.app.controllers.lifecycle import (
     NO_CANDIDATE,
     RATED,
     TRANSITIONS,
@@ -20,9 +20,9 @@ from app.controllers.lifecycle import (
     Phase,
     Trigger,
 )
-from app.controllers.lineage import Champion
-from app.core import EventId
-from app.events import (
+from flyball.app.controllers.lineage import Champion
+from flyball.app.core import EventId
+from flyball.app.events import (
     ClockTick,
     DistributionFailed,
     EvaluationCompleted,
@@ -36,7 +36,7 @@ from app.events import (
     handles,
     originate,
 )
-from app.events.envelope import EPOCH
+from flyball.app.events.envelope import EPOCH
 
 OTHER = "c" * 64
 Transition = tuple[Phase, Trigger, Phase]

@@ -8,9 +8,9 @@ from hypothesis import Phase, given, settings
 from profiles import examples
 from random_histories import CONFIGS, FEEDBACK, stories
 
-from app.controllers import Lineage
-from app.controllers.fair_queue import LARGEST_REQUEST
-from app.events import (
+from flyball.app.controllers import Lineage
+from flyball.app.controllers.fair_queue import LARGEST_REQUEST
+from flyball.app.events import (
     CurriculumRebalanced,
     EvaluationCompleted,
     ExplorationBoost,
@@ -20,7 +20,7 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingRequested,
 )
-from daemons.registry import DAEMONS
+from flyball.daemons.registry import DAEMONS
 
 PPO_KEY, _ = (config.key for config in CONFIGS)
 

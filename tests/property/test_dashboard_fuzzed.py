@@ -9,7 +9,7 @@ from fuzzed_events import CONFIGS, Fuzzer
 from recorded_run import write_journal
 from starlette.testclient import TestClient
 
-from app.events import CATALOGUE
+from flyball.app.events import CATALOGUE
 
 EACH = 8
 PAGES = (

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples
 
-from app.games.diplomacy import movement
-from app.games.diplomacy.game import Ending, Game, play_phase
-from app.games.diplomacy.legal import in_order, legal_orders, next_orders
-from app.games.diplomacy.maps import Unit
-from app.games.diplomacy.orders import BadOrder, Order, parse_order, write_order
-from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Phase, Position
-from app.games.diplomacy.small import SMALL
-from app.games.diplomacy.standard import STANDARD
+from flyball.app.games.diplomacy import movement
+from flyball.app.games.diplomacy.game import Ending, Game, play_phase
+from flyball.app.games.diplomacy.legal import in_order, legal_orders, next_orders
+from flyball.app.games.diplomacy.maps import Unit
+from flyball.app.games.diplomacy.orders import BadOrder, Order, parse_order, write_order
+from flyball.app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Phase, Position
+from flyball.app.games.diplomacy.small import SMALL
+from flyball.app.games.diplomacy.standard import STANDARD
 
 BOARDS = st.sampled_from([STANDARD, SMALL])
 SEEDS = st.integers(0, 2**32)

@@ -8,11 +8,11 @@ from board_games import SLOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.config import GAMES, PROFILES, GameConfig
-from app.dashboard.boards import draw
-from app.games import FINISHED, open_table
-from app.games.board_table import EMPTY
-from app.games.positions import BoardPosition, ShogiPosition, spectator_of
+from flyball.app.config import GAMES, PROFILES, GameConfig
+from flyball.app.dashboard.boards import draw
+from flyball.app.games import FINISHED, open_table
+from flyball.app.games.board_table import EMPTY
+from flyball.app.games.positions import BoardPosition, ShogiPosition, spectator_of
 
 LARGER = {
     "go7_2p": "go(board_size=19)",

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_environments import Script, steps_of
 
-from app.gym.episodes import EvalState, StepResult, advance, begin_episodes, summarise_episodes
+from flyball.app.gym.episodes import EvalState, StepResult, advance, begin_episodes, summarise_episodes
 
 REWARDS = st.floats(-100, 100).map(lambda x: round(x, 3))
 ENDS = st.sampled_from([(True, False), (False, True), (True, True)])

@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from app.config import GAMES
-from app.core import Elo
-from app.league.ratings import RatingPrior
-from app.play.gauntlet import BatchResult, GauntletSpec, Opponent
-from app.play.inspection import ShardStatistics, quality_score
-from app.play.match_statistics import MatchGames, game_scores, match_games, match_statistics, win_margin
+from flyball.app.config import GAMES
+from flyball.app.core import Elo
+from flyball.app.league.ratings import RatingPrior
+from flyball.app.play.gauntlet import BatchResult, GauntletSpec, Opponent
+from flyball.app.play.inspection import ShardStatistics, quality_score
+from flyball.app.play.match_statistics import MatchGames, game_scores, match_games, match_statistics, win_margin
 
 MATCH = st.builds(OpponentScore, st.floats(-1500, 1500).map(Elo), st.floats(0, 1), st.integers(1, 1000), st.just(0.0))
 MATCHES = st.lists(MATCH, min_size=1, max_size=5)

@@ -12,9 +12,19 @@ from jsonschema import Draft7Validator
 from msgspec.structs import asdict
 from profiles import examples
 
-from app.events import CATALOGUE, Envelope, Event, MalformedEvent, NoUpcast, Payload, decode, encode, envelope_model
-from app.events.codec import _decode_fast, _decode_slowly
-from app.events.schemas import envelope_schema
+from flyball.app.events import (
+    CATALOGUE,
+    Envelope,
+    Event,
+    MalformedEvent,
+    NoUpcast,
+    Payload,
+    decode,
+    encode,
+    envelope_model,
+)
+from flyball.app.events.codec import _decode_fast, _decode_slowly
+from flyball.app.events.schemas import envelope_schema
 
 quick = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

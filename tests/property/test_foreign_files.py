@@ -25,18 +25,26 @@ from policy_files import policy_bytes
 from profiles import examples
 from selfplay_rig import put_model
 
-from app.api.league_import import read_league
-from app.api.runs import locate_run
-from app.config import GAMES, NetworkSettings
-from app.core import FlyballError, ModelHash, ShardKey
-from app.gym.players import Perceptron, PolicyManifest, PolicyRequest
-from app.language.base_model import get_base
-from app.language.token_shard import get_token_shard
-from app.play.players import RandomPlayer, policy_of
-from app.play.selfplay import play_recorded, selfplay_schedule
-from app.portable import BadPolicyFile, read_policy
-from app.store import FileStore, MemoryStore, export_checkpoint, get_checkpoint, get_shard, put_shard, read_model
-from app.store.shard import note_of, with_note
+from flyball.app.api.league_import import read_league
+from flyball.app.api.runs import locate_run
+from flyball.app.config import GAMES, NetworkSettings
+from flyball.app.core import FlyballError, ModelHash, ShardKey
+from flyball.app.gym.players import Perceptron, PolicyManifest, PolicyRequest
+from flyball.app.language.base_model import get_base
+from flyball.app.language.token_shard import get_token_shard
+from flyball.app.play.players import RandomPlayer, policy_of
+from flyball.app.play.selfplay import play_recorded, selfplay_schedule
+from flyball.app.portable import BadPolicyFile, read_policy
+from flyball.app.store import (
+    FileStore,
+    MemoryStore,
+    export_checkpoint,
+    get_checkpoint,
+    get_shard,
+    put_shard,
+    read_model,
+)
+from flyball.app.store.shard import note_of, with_note
 
 HUGE = 1 << 40
 NESTED = "[" * 200_000 + "]" * 200_000

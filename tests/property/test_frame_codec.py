@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.events.frames import DamagedFrame, DamagedRecord, Draft, Frame, FrameBuilder, Record, seal
+from flyball.app.events.frames import DamagedFrame, DamagedRecord, Draft, Frame, FrameBuilder, Record, seal
 
 names = st.text(min_size=0, max_size=12)
 events = st.lists(

@@ -6,16 +6,16 @@ from itertools import islice
 import pytest
 from fuzzed_events import SETTINGS, Fuzzer
 
-from app.controllers.fold import Fold
-from app.events import CATALOGUE, decode, encode
-from app.events.envelope import EPOCH
-from app.job_specs import JobContext
-from app.replay.replaying import Replay, controllers
-from app.status.league import read_leagues
-from app.status.status import Board
-from app.status.summary import event_text
-from daemons.jobs import WorkerIdentity
-from daemons.registry import DAEMONS
+from flyball.app.controllers.fold import Fold
+from flyball.app.events import CATALOGUE, decode, encode
+from flyball.app.events.envelope import EPOCH
+from flyball.app.job_specs import JobContext
+from flyball.app.replay.replaying import Replay, controllers
+from flyball.app.status.league import read_leagues
+from flyball.app.status.status import Board
+from flyball.app.status.summary import event_text
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.registry import DAEMONS
 
 IDENTITY = WorkerIdentity(name=SETTINGS.selfplay_workers[0], node="laptop", context=JobContext(store="store"))
 WORKERS = [spec for spec in DAEMONS.values() if spec.worker]

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shard_rows import COLUMNS, rows_of
 
-from app.learning.samples import UnfinishedEpisode, advantages
-from app.store import Shard
+from flyball.app.learning.samples import UnfinishedEpisode, advantages
+from flyball.app.store import Shard
 
 
 def one_by_one(rows: Shard, gamma: float, gae_lambda: float) -> np.ndarray:

@@ -7,9 +7,9 @@ from board_games import at_random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.config import GAMES, PROFILES, GameConfig
-from app.games import open_table
-from app.games.game_check import check_game
+from flyball.app.config import GAMES, PROFILES, GameConfig
+from flyball.app.games import open_table
+from flyball.app.games.game_check import check_game
 
 SHORTER = {"shogi_2p": 120}
 """Move limits of games that are long at random."""

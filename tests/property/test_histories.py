@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import Phase, given, seed, settings
 from random_histories import stories
 
-from app.events import Kind, RegressionDetected, SelfplayRequested
-from daemons.registry import DAEMONS
+from flyball.app.events import Kind, RegressionDetected, SelfplayRequested
+from flyball.daemons.registry import DAEMONS
 
 CONTROLLERS = [controller for spec in DAEMONS.values() for controller in spec.controllers]
 READS = frozenset().union(*(controller.reads for controller in CONTROLLERS))

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tabular_backend import NAME
 
-from app.events import Payload, TrainingProgress, TrainingStarted, follow
-from app.events.envelope import EPOCH, encode
-from daemons import contract
-from daemons.jobs import Job, JobRunner, Worker
+from flyball.app.events import Payload, TrainingProgress, TrainingStarted, follow
+from flyball.app.events.envelope import EPOCH, encode
+from flyball.daemons import contract
+from flyball.daemons.jobs import Job, JobRunner, Worker
 
 RESULTS_PER_KIND = 2_000
 

@@ -5,11 +5,11 @@ from functools import cache
 import pytest
 from generated_run import generated, hasty
 
-from app.controllers import FeedbackFold
-from app.controllers.fold import Fold
-from app.controllers.league_keeper import LeagueKeeper
-from app.events import CheckpointAdded, CheckpointRetired, ModelRolledBack
-from app.league.league import LEAGUE_READS, League, fold_league
+from flyball.app.controllers import FeedbackFold
+from flyball.app.controllers.fold import Fold
+from flyball.app.controllers.league_keeper import LeagueKeeper
+from flyball.app.events import CheckpointAdded, CheckpointRetired, ModelRolledBack
+from flyball.app.league.league import LEAGUE_READS, League, fold_league
 
 SCHEDULE = {"recent_every": 1, "recent_for": 5, "anchor_every": 7, "capacity": 7, "lasting_elo": 200}
 SETTINGS = hasty().replace(league=hasty().league.model_validate({"admission": SCHEDULE}))

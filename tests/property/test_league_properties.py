@@ -7,12 +7,12 @@ from independent_games import of_games
 from league_strategies import heroes, leagues
 from leagues import checkpoint, model
 
-from app.config import MATCHMAKING, AdmissionSettings, MatchmakingSettings
-from app.core import lineups
-from app.league.admission import admission, retirements
-from app.league.league import League
-from app.league.matchmaking import STRATEGIES, distribution, select, win_probability
-from app.league.tournaments import placement
+from flyball.app.config import MATCHMAKING, AdmissionSettings, MatchmakingSettings
+from flyball.app.core import lineups
+from flyball.app.league.admission import admission, retirements
+from flyball.app.league.league import League
+from flyball.app.league.matchmaking import STRATEGIES, distribution, select, win_probability
+from flyball.app.league.tournaments import placement
 
 SHARE = st.sampled_from([0.0, 0.1, 0.4, 1.0])
 MIXES = st.sampled_from(list(MATCHMAKING.values())) | st.builds(

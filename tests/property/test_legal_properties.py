@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from shard_rows import rows_of
 
-from app.core.legal import LegalActions, are_legal, compact, join, legal_counts
-from app.store import MemoryStore, get_shard, put_shard
+from flyball.app.core.legal import LegalActions, are_legal, compact, join, legal_counts
+from flyball.app.store import MemoryStore, get_shard, put_shard
 
 SEEDS = st.integers(0, 2**32 - 1)
 FEW = st.tuples(st.integers(0, 6), st.integers(1, 12))

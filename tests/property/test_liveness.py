@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from profiles import examples
 from pydantic import ValidationError
 
-from app.config import GAMES, FeedbackSettings, RunSettings
-from app.config.base import FrozenModel
-from app.controllers.fold import Fold
-from app.controllers.needs import most_rows
-from app.controllers.state import state_of
-from app.core import RANDOM, derive_id
-from app.events import (
+from flyball.app.config import GAMES, FeedbackSettings, RunSettings
+from flyball.app.config.base import FrozenModel
+from flyball.app.controllers.fold import Fold
+from flyball.app.controllers.needs import most_rows
+from flyball.app.controllers.state import state_of
+from flyball.app.core import RANDOM, derive_id
+from flyball.app.events import (
     ClockTick,
     DaemonReady,
     EvaluationRequested,
@@ -45,9 +45,9 @@ from app.events import (
     TrainingRequested,
     originate,
 )
-from app.events.envelope import EPOCH
-from app.replay.replaying import controllers
-from app.status.status import Board, ConfigStatus
+from flyball.app.events.envelope import EPOCH
+from flyball.app.replay.replaying import controllers
+from flyball.app.status.status import Board, ConfigStatus
 
 ANSWERS_A_ROUND = 40
 """Most requests that are answered between two ticks."""

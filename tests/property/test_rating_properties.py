@@ -6,9 +6,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from independent_games import of_games
 
-from app.league.bradley_terry import fit_bradley_terry
-from app.league.ratings import Ratings
-from app.league.totals import PairTotals
+from flyball.app.league.bradley_terry import fit_bradley_terry
+from flyball.app.league.ratings import Ratings
+from flyball.app.league.totals import PairTotals
 
 AGENTS = st.sampled_from(["random", "a", "b", "c", "d"])
 

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from profiles import examples
 from random_histories import CONFIGS, CONFIGURED, SETTINGS, histories
 
-from app.config import GAMES, RunSettings
-from app.controllers.fold import SETTINGS_KEY, Fold, Outcome
-from app.events import Event, Row, RunConfigured, originate
-from app.events.envelope import EPOCH
-from app.job_specs import JobContext
-from app.replay.replaying import controllers
-from daemons.jobs import Worker, WorkerIdentity
-from daemons.registry import DAEMONS
+from flyball.app.config import GAMES, RunSettings
+from flyball.app.controllers.fold import SETTINGS_KEY, Fold, Outcome
+from flyball.app.events import Event, Row, RunConfigured, originate
+from flyball.app.events.envelope import EPOCH
+from flyball.app.job_specs import JobContext
+from flyball.app.replay.replaying import controllers
+from flyball.daemons.jobs import Worker, WorkerIdentity
+from flyball.daemons.registry import DAEMONS
 
 IDENTITY = WorkerIdentity(name=SETTINGS.selfplay_workers[0], node="laptop", context=JobContext(store="store"))
 SPECS = [spec for spec in DAEMONS.values() if spec.hosted]

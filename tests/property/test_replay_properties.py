@@ -14,9 +14,9 @@ from profiles import examples
 from random_histories import CONFIGURED, histories, stories
 from replayed import replay, replayed, replayed_apart
 
-from app.bus.memory import MemoryBus
-from app.controllers.fold import HOST
-from app.events import (
+from flyball.app.bus.memory import MemoryBus
+from flyball.app.controllers.fold import HOST
+from flyball.app.events import (
     ClockTick,
     DaemonReady,
     EvaluationCompleted,
@@ -32,14 +32,14 @@ from app.events import (
     TrainingFailed,
     originate,
 )
-from app.job_specs import JobContext
-from app.journal import history
-from app.journal.memory import MemoryJournal, MemoryStateStore
-from app.replay.replaying import Replay, Report
-from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerIdentity
-from daemons.registry import DAEMONS
-from daemons.saved_state import KNOWN_KEY
+from flyball.app.job_specs import JobContext
+from flyball.app.journal import history
+from flyball.app.journal.memory import MemoryJournal, MemoryStateStore
+from flyball.app.replay.replaying import Replay, Report
+from flyball.daemons.host import Host, Ports, Rhythm
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.registry import DAEMONS
+from flyball.daemons.saved_state import KNOWN_KEY
 
 DECIDERS = {name: spec for name, spec in DAEMONS.items() if spec.controllers}
 READS = frozenset[type[Payload]]().union(*(spec.reads for spec in DECIDERS.values()))

@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from profiles import examples
 
-from app.simulation.jobs import draw_results
-from app.simulation.settings import CurveSettings, EpisodeSettings, PlantSettings, load_plant
-from app.simulation.world import (
+from flyball.app.simulation.jobs import draw_results
+from flyball.app.simulation.settings import CurveSettings, EpisodeSettings, PlantSettings, load_plant
+from flyball.app.simulation.world import (
     DAY_US,
     START_US,
     ModelTruth,

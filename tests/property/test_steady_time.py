@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.clock import HOLD_US, SECOND_US, SLOWED, SMALL_JUMP_US, SteadyTime
+from flyball.app.core.clock import HOLD_US, SECOND_US, SLOWED, SMALL_JUMP_US, SteadyTime
 
 DAY_US = 86_400 * SECOND_US
 STEPS_US = st.integers(0, 30 * SECOND_US)

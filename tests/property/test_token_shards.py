@@ -10,11 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples
 
-from app.core import ConfigKey, ShardKey
-from app.language.text_game import OneOf, parts_of
-from app.language.token_shard import TYPES, BadTokenShard, TokenShard, TokenShardMeta, get_token_shard, put_token_shard
-from app.language.trie import Cursor, Tries, UnusableTokenizer
-from app.store import DamagedBlob, MemoryStore
+from flyball.app.core import ConfigKey, ShardKey
+from flyball.app.language.text_game import OneOf, parts_of
+from flyball.app.language.token_shard import (
+    TYPES,
+    BadTokenShard,
+    TokenShard,
+    TokenShardMeta,
+    get_token_shard,
+    put_token_shard,
+)
+from flyball.app.language.trie import Cursor, Tries, UnusableTokenizer
+from flyball.app.store import DamagedBlob, MemoryStore
 
 META = TokenShardMeta(
     config_key=ConfigKey("connect_four_text_2p"),

@@ -8,12 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples
 
-from app.config import PARAMETERS
-from app.controllers import EvaluationFeedbackHandler, FeedbackLoopController, FeedbackState, GauntletFeedbackController
-from app.controllers.fold import Fold
-from app.controllers.state import state_of
-from app.core import derive_id
-from app.events import (
+from flyball.app.config import PARAMETERS
+from flyball.app.controllers import (
+    EvaluationFeedbackHandler,
+    FeedbackLoopController,
+    FeedbackState,
+    GauntletFeedbackController,
+)
+from flyball.app.controllers.fold import Fold
+from flyball.app.controllers.state import state_of
+from flyball.app.core import derive_id
+from flyball.app.events import (
     ClockTick,
     EvaluationCompleted,
     Event,
@@ -26,7 +31,7 @@ from app.events import (
     TrainingRequested,
     originate,
 )
-from app.events.envelope import EPOCH
+from flyball.app.events.envelope import EPOCH
 
 CONTROLLERS = (FeedbackLoopController, EvaluationFeedbackHandler, GauntletFeedbackController)
 KNOBS = (

@@ -8,11 +8,11 @@ from driving import folded
 from golden_runs import DECIDED, FOLDER, NAMES, expected, load, summary
 from replayed import replay, replayed_apart
 
-from app.controllers import FeedbackFold
-from app.controllers.fold import Fold
-from app.events import TrainingCompleted
-from app.replay.explain import verify
-from app.replay.replaying import state_hash
+from flyball.app.controllers import FeedbackFold
+from flyball.app.controllers.fold import Fold
+from flyball.app.events import TrainingCompleted
+from flyball.app.replay.explain import verify
+from flyball.app.replay.replaying import state_hash
 
 
 @pytest.mark.parametrize("name", NAMES)

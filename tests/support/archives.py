@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.events.frames import Draft, Frame, FrameBuilder, Record, seal
-from app.journal import SqliteJournal
-from app.journal.archiving import archive
+from flyball.app.events.frames import Draft, Frame, FrameBuilder, Record, seal
+from flyball.app.journal import SqliteJournal
+from flyball.app.journal.archiving import archive
 
 
 class ArchivedJournal(SqliteJournal):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from app.games import Game
+from flyball.app.games import Game
 
 PLACES, WIDTH = 4, 16
 

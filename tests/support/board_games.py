@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from app.games import FINISHED, GameRecord, Table
+from flyball.app.games import FINISHED, GameRecord, Table
 
 SLOT = np.array([0])
 

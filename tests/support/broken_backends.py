@@ -7,8 +7,8 @@ from typing import Any
 import tabular_backend
 from tabular_backend import TABULAR
 
-from app.backends import GameInfo
-from app.engine import JsonObject, Report
+from flyball.app.backends import GameInfo
+from flyball.app.engine import JsonObject, Report
 
 NUMBERS = count()
 

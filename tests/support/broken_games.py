@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from app.games import FINISHED, Game, IllegalAction, Symmetry, Table, UnknownGame, symmetry
-from app.games.game import GameTable, game_spec
+from flyball.app.games import FINISHED, Game, IllegalAction, Symmetry, Table, UnknownGame, symmetry
+from flyball.app.games.game import GameTable, game_spec
 
 GOAL, MOST = 12, 3
 _DRAWN = count()

@@ -10,9 +10,9 @@ from typing import Any
 
 from recorded_run import KEY, NEW, OLD, recording
 
-from app.api.runs import is_listening, locate_run
-from app.events import Event
-from daemons.run_folder import bus_endpoint
+from flyball.app.api.runs import is_listening, locate_run
+from flyball.app.events import Event
+from flyball.daemons.run_folder import bus_endpoint
 
 WIDE, PHONE = (1440, 900), (390, 844)
 PATIENCE_MS = 30_000
@@ -49,7 +49,7 @@ def positions(page: Any) -> list[int]:
 def broker_of(folder: Path) -> Iterator[None]:
     """Run the broker of a run alone."""
     place = locate_run(folder)
-    command = [sys.executable, "-m", "app.cli", "--run", str(folder), "daemon", "run", "broker"]
+    command = [sys.executable, "-m", "flyball.app.cli", "--run", str(folder), "daemon", "run", "broker"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while not is_listening(bus_endpoint(place.folder, place.load().deployment)):

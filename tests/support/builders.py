@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from app.events import (
+from flyball.app.events import (
     AdaptiveParamsChanged,
     DaemonReady,
     EvaluationFailed,
@@ -20,7 +20,7 @@ from app.events import (
     TrainingRequested,
     originate,
 )
-from app.events.envelope import EPOCH
+from flyball.app.events.envelope import EPOCH
 
 OLD, NEW = "a" * 64, "b" * 64
 EVIDENCE = Evidence(evaluation_id="e", statistic="x", value=0, threshold=0, games=1, elo=0, elo_stderr=1)

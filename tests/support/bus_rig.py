@@ -19,15 +19,15 @@ from typing import Any, Self
 import zmq
 from prepared import PREPARED
 
-from app.api.runs import is_listening
-from app.bus import Subscription, ZmqBus
-from app.bus.broker import Broker
-from app.config import Deployment, RunFolder
-from app.core import derive_id
-from app.events import Envelope, Event, ParityChecked, QualityDegraded, originate
-from app.journal import SqliteJournal
-from daemons.clock import SystemClock
-from daemons.run_folder import bus_endpoint
+from flyball.app.api.runs import is_listening
+from flyball.app.bus import Subscription, ZmqBus
+from flyball.app.bus.broker import Broker
+from flyball.app.config import Deployment, RunFolder
+from flyball.app.core import derive_id
+from flyball.app.events import Envelope, Event, ParityChecked, QualityDegraded, originate
+from flyball.app.journal import SqliteJournal
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.run_folder import bus_endpoint
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 ROOT = Path(__file__).parents[2]
@@ -118,7 +118,7 @@ def broker_process(folder: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
-FLYBALL = (sys.executable, "-m", "app.cli")
+FLYBALL = (sys.executable, "-m", "flyball.app.cli")
 
 
 @contextmanager
@@ -143,7 +143,7 @@ def broker_daemon(folder: Path) -> Iterator[None]:
 def _run_broker(folder: Path, stderr: Path) -> None:
     with stderr.open("w") as file:
         os.dup2(file.fileno(), 2)
-    from app.cli import main
+    from flyball.app.cli import main
 
     main(["--run", str(folder), "daemon", "run", "broker"], prog_name="flyball")
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from math import hypot, sqrt
 from typing import NamedTuple
 
-from app.core import Elo, expected_score
-from app.core.statistics import CERTAIN_ELO
-from app.league.ratings import PER_ELO, UNKNOWN, Estimate, RatingPrior
+from flyball.app.core import Elo, expected_score
+from flyball.app.core.statistics import CERTAIN_ELO
+from flyball.app.league.ratings import PER_ELO, UNKNOWN, Estimate, RatingPrior
 
 BISECTIONS = 60  # halvings of 20,000 Elo: the remaining width is below 1e-13
 

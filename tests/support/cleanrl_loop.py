@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.distributions import Categorical
 
-from app.config import PpoSettings
-from app.learning.samples import Samples
+from flyball.app.config import PpoSettings
+from flyball.app.learning.samples import Samples
 
 
 def cleanrl_epoch(learner: nn.Module, samples: Samples, settings: PpoSettings) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from app.cli.group import main
+from flyball.app.cli.group import main
 
 Flyball = Callable[..., Result]
 """Invokes a command on a test's run folder."""

@@ -13,11 +13,11 @@ from recorded_run import write_journal
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from app.api.runs import locate_run
-from app.config.dashboard import DashboardSettings
-from app.dashboard.access import Access, listen, url_of
-from app.dashboard.server import application
-from app.events import Event
+from flyball.app.api.runs import locate_run
+from flyball.app.config.dashboard import DashboardSettings
+from flyball.app.dashboard.access import Access, listen, url_of
+from flyball.app.dashboard.server import application
+from flyball.app.events import Event
 
 TOKEN = "a token of enough characters"
 LOCAL = frozenset({"localhost", "127.0.0.1", "testserver"})

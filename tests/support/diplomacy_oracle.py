@@ -5,11 +5,11 @@ Its license is AGPL, so that it serves only as an oracle of tests.
 
 import random
 
-from app.games.diplomacy.game import Ending, Game
-from app.games.diplomacy.legal import legal_orders
-from app.games.diplomacy.orders import CONVOY, HOLD, MOVE, NOWHERE, SUPPORT, WAIVE, Order, write_order
-from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Position
-from app.games.diplomacy.standard import STANDARD
+from flyball.app.games.diplomacy.game import Ending, Game
+from flyball.app.games.diplomacy.legal import legal_orders
+from flyball.app.games.diplomacy.orders import CONVOY, HOLD, MOVE, NOWHERE, SUPPORT, WAIVE, Order, write_order
+from flyball.app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Position
+from flyball.app.games.diplomacy.standard import STANDARD
 
 
 def lively_orders(position: Position, rng: random.Random) -> list[list[Order]]:  # noqa: C901

@@ -7,12 +7,12 @@ from typing import Any
 
 from rotations import rotations
 
-from app.config import GAMES, FeedbackSettings, RunSettings
-from app.controllers import Controller, FeedbackState, Lineage
-from app.controllers.fold import Fold, Outcome
-from app.controllers.state import state_of
-from app.core import Rate, derive_id
-from app.events import (
+from flyball.app.config import GAMES, FeedbackSettings, RunSettings
+from flyball.app.controllers import Controller, FeedbackState, Lineage
+from flyball.app.controllers.fold import Fold, Outcome
+from flyball.app.controllers.state import state_of
+from flyball.app.core import Rate, derive_id
+from flyball.app.events import (
     Envelope,
     EvaluationCompleted,
     Event,
@@ -29,10 +29,10 @@ from app.events import (
     TrainingCompleted,
     originate,
 )
-from app.events.envelope import EPOCH
-from app.job_specs import JobContext
-from app.play.gauntlet import GauntletResult, OpponentResult
-from daemons.jobs import Job, Worker, WorkerIdentity
+from flyball.app.events.envelope import EPOCH
+from flyball.app.job_specs import JobContext
+from flyball.app.play.gauntlet import GauntletResult, OpponentResult
+from flyball.daemons.jobs import Job, Worker, WorkerIdentity
 
 KEY, OTHER_KEY = "tic_tac_toe_2p", "connect_four_2p"
 NEED = GAMES[KEY].rows_per_training

@@ -11,9 +11,9 @@ from hypothesis.strategies import SearchStrategy
 from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
 
-from app.core import HEURISTIC, PLAYERS_OF, RANDOM, GradedScores, Rate, is_model
-from app.core.ids import PLAIN, SHA256, plain_name
-from app.events import (
+from flyball.app.core import HEURISTIC, PLAYERS_OF, RANDOM, GradedScores, Rate, is_model
+from flyball.app.core.ids import PLAIN, SHA256, plain_name
+from flyball.app.events import (
     CATALOGUE,
     CheckpointAdded,
     Envelope,
@@ -25,7 +25,7 @@ from app.events import (
     Scope,
     envelope_model,
 )
-from app.events.payload import AgentRating
+from flyball.app.events.payload import AgentRating
 
 LARGEST = 2**63 - 1
 HEX = "0123456789abcdef"

@@ -1,6 +1,6 @@
 """All legal answers to a turn of a text game."""
 
-from app.language.text_game import Answers
+from flyball.app.language.text_game import Answers
 
 
 def every_answer(answers: Answers) -> list[str]:

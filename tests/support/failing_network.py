@@ -6,7 +6,7 @@ import signal
 import torch
 from torch import nn
 
-from app.core import NetworkShape
+from flyball.app.core import NetworkShape
 
 
 class Failing(nn.Module):

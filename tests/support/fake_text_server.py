@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from app.language.base_model import BaseModel
-from app.language.peft_generator import PeftGenerator
+from flyball.app.language.base_model import BaseModel
+from flyball.app.language.peft_generator import PeftGenerator
 
 Json = dict[str, Any]
 

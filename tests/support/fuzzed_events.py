@@ -9,12 +9,12 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from hashes import sha
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from app.config import GAMES, RunSettings
-from app.core import NAME_LENGTH, PLAYERS_OF, EventId, GradedScores, Rate, is_model
-from app.core.ids import SHA256
-from app.events import Event, MatchResult, ParityChecked, Payload, RunConfigured, Scope, originate
-from app.events.envelope import EPOCH
-from app.events.payload import AgentRating
+from flyball.app.config import GAMES, RunSettings
+from flyball.app.core import NAME_LENGTH, PLAYERS_OF, EventId, GradedScores, Rate, is_model
+from flyball.app.core.ids import SHA256
+from flyball.app.events import Event, MatchResult, ParityChecked, Payload, RunConfigured, Scope, originate
+from flyball.app.events.envelope import EPOCH
+from flyball.app.events.payload import AgentRating
 
 CONFIGS = (GAMES["tic_tac_toe_2p"], GAMES["oh_hell_3p"])
 SETTINGS = RunSettings(configs=CONFIGS)

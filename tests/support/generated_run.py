@@ -2,7 +2,7 @@
 
 The stand-in is seeded, and the clock is virtual. The journal is what a run of so many events would leave: requests are
 answered after a while, the broker ticks, data is now and then bad, models now and then worse. As the decisions in it
-are the controllers' own, it replays without a difference. It does not model how strong models get; app.simulation does.
+are the controllers' own, it replays without a difference. It does not model how strong models get; flyball.app.simulation does.
 """
 
 from collections import deque
@@ -17,10 +17,10 @@ from typing import Any
 
 from driving import folded, match_of, rated
 
-from app.config import GAMES, LAPTOP, PROFILES, RunSettings
-from app.controllers.fold import Fold
-from app.core import BROKER, RANDOM, Elo, expected_score
-from app.events import (
+from flyball.app.config import GAMES, LAPTOP, PROFILES, RunSettings
+from flyball.app.controllers.fold import Fold
+from flyball.app.core import BROKER, RANDOM, Elo, expected_score
+from flyball.app.events import (
     ClockTick,
     DaemonReady,
     DaemonStarted,
@@ -53,11 +53,11 @@ from app.events import (
     follow,
     originate,
 )
-from app.events.envelope import EPOCH
-from app.events.frames import Frame, frame_of, seal
-from app.journal import SqliteJournal
-from app.replay.replaying import controllers
-from daemons.registry import DAEMONS
+from flyball.app.events.envelope import EPOCH
+from flyball.app.events.frames import Frame, frame_of, seal
+from flyball.app.journal import SqliteJournal
+from flyball.app.replay.replaying import controllers
+from flyball.daemons.registry import DAEMONS
 
 START_US = 1_770_000_000 * 10**6
 LATENCY = 0.002

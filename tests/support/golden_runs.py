@@ -24,7 +24,7 @@ from generated_run import generated, hasty
 from replayed import replay
 from running_loop import SETTINGS, running_loop
 
-from app.events import (
+from flyball.app.events import (
     CATALOGUE,
     AdaptiveParamsChanged,
     Event,
@@ -34,9 +34,9 @@ from app.events import (
     PlateauDetected,
     decode,
 )
-from app.events.envelope import EPOCH
-from app.journal import SqliteJournalReader, history
-from app.replay.replaying import Report
+from flyball.app.events.envelope import EPOCH
+from flyball.app.journal import SqliteJournalReader, history
+from flyball.app.replay.replaying import Report
 
 FOLDER = Path(__file__).parents[1] / "replay" / "golden"
 NAMES = ("recorded", "generated")

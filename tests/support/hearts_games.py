@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyspiel
 
-from app.games import FINISHED
-from app.games.hearts.rules import HeartsRules
-from app.games.hearts.table import HeartsTable
+from flyball.app.games import FINISHED
+from flyball.app.games.hearts.rules import HeartsRules
+from flyball.app.games.hearts.table import HeartsTable
 
 OURS = np.array([[0, 1, 3, 2][card % 4] * 13 + card // 4 for card in range(52)])  # OpenSpiel: hearts before spades
 QUEEN, HEARTS = 36, 39

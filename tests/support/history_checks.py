@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from app.events import (
+from flyball.app.events import (
     EvaluationCompleted,
     EvaluationFailed,
     Event,

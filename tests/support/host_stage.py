@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from app.bus.memory import MemoryBus
-from app.bus.ports import Sign
-from app.config import GAMES, RunSettings
-from app.events import RunConfigured, SelfplayRequested, originate
-from app.job_specs import JobContext
-from app.journal import history
-from app.journal.memory import MemoryJournal, MemoryStateStore
-from app.journal.ports import StateKey
-from daemons.clock import SystemClock
-from daemons.host import Host, Ports, Rhythm
-from daemons.jobs import WorkerIdentity
-from daemons.registry import DAEMONS
-from daemons.saved_state import KNOWN_KEY
-from daemons.spec import DaemonSpec
-from daemons.supervisor import Notifier
+from flyball.app.bus.memory import MemoryBus
+from flyball.app.bus.ports import Sign
+from flyball.app.config import GAMES, RunSettings
+from flyball.app.events import RunConfigured, SelfplayRequested, originate
+from flyball.app.job_specs import JobContext
+from flyball.app.journal import history
+from flyball.app.journal.memory import MemoryJournal, MemoryStateStore
+from flyball.app.journal.ports import StateKey
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.host import Host, Ports, Rhythm
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.registry import DAEMONS
+from flyball.daemons.saved_state import KNOWN_KEY
+from flyball.daemons.spec import DaemonSpec
+from flyball.daemons.supervisor import Notifier
 
 KEY, MODEL = "tic_tac_toe_2p", "a" * 64
 OTHER_KEY = "connect_four_2p"
@@ -38,7 +38,7 @@ def rows_of(states: MemoryStateStore) -> dict[StateKey, bytes]:
 
 
 def logged(capsys: pytest.CaptureFixture[str]) -> str:
-    """Return what was logged since the last call, on stdout, or on stderr once ``app.api`` was imported."""
+    """Return what was logged since the last call, on stdout, or on stderr once ``flyball.app.api`` was imported."""
     return "".join(capsys.readouterr())
 
 

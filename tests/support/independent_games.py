@@ -1,6 +1,6 @@
 """Totals of games that share no deal or opening."""
 
-from app.league.totals import PairTotals
+from flyball.app.league.totals import PairTotals
 
 
 def of_games(first: str, second: str, wins: float, draws: float, losses: float) -> PairTotals:

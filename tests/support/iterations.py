@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from app.config import NetworkSettings
-from app.core import NetworkShape
-from app.learning.inference import Policy
-from app.learning.network import init_policy
-from app.train.iteration import Distributions, Evaluation, Iteration
+from flyball.app.config import NetworkSettings
+from flyball.app.core import NetworkShape
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.network import init_policy
+from flyball.app.train.iteration import Distributions, Evaluation, Iteration
 
 NETWORK = NetworkSettings(hidden=(6, 4))
 PPO = {

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 import zmq
 from bus_rig import broker_thread
 
-from app.bus import ZmqBus
-from app.bus.access import Access, ClientKeys
-from app.bus.keys import Key, KeyList, new_pair
-from app.core import derive_id
-from app.events import AccessRefused, originate
-from daemons.rights import rights
+from flyball.app.bus import ZmqBus
+from flyball.app.bus.access import Access, ClientKeys
+from flyball.app.bus.keys import Key, KeyList, new_pair
+from flyball.app.core import derive_id
+from flyball.app.events import AccessRefused, originate
+from flyball.daemons.rights import rights
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 

@@ -13,9 +13,9 @@ import traceback
 from importlib import import_module
 from pathlib import Path
 
-import app.api.participant
+import flyball.app.api.participant
 
-assert app.api.participant
+assert flyball.app.api.participant
 
 
 def start(script: str) -> int:

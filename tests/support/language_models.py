@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
-from app.config import NetworkSettings
-from app.core import ConfigKey
-from app.language.adapters import draw_adapter, put_adapter
-from app.language.base_model import BaseModel, draw_base, get_base, put_base, train_tokenizer
-from app.language.generator import Adapter, PromptRequest, get_adapter
-from app.language.peft_generator import PeftGenerator
-from app.language.text_game import TextTurn
-from app.language.text_games import TEXT_GAMES
-from app.store import BlobStore, Manifest
+from flyball.app.config import NetworkSettings
+from flyball.app.core import ConfigKey
+from flyball.app.language.adapters import draw_adapter, put_adapter
+from flyball.app.language.base_model import BaseModel, draw_base, get_base, put_base, train_tokenizer
+from flyball.app.language.generator import Adapter, PromptRequest, get_adapter
+from flyball.app.language.peft_generator import PeftGenerator
+from flyball.app.language.text_game import TextTurn
+from flyball.app.language.text_games import TEXT_GAMES
+from flyball.app.store import BlobStore, Manifest
 
 KEY = ConfigKey("connect_four_text_2p")
 TARGETS = ("q_proj", "v_proj", "down_proj")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from leagues import checkpoint, meet, model
 
-from app.config import AdmissionSettings
-from app.league.admission import admission, retirements
-from app.league.league import League
-from app.store import LeagueFile
+from flyball.app.config import AdmissionSettings
+from flyball.app.league.admission import admission, retirements
+from flyball.app.league.league import League
+from flyball.app.store import LeagueFile
 
 
 def league_file(folder: Path) -> LeagueFile:

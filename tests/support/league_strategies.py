@@ -8,10 +8,10 @@ from random import Random
 from hypothesis import strategies as st
 from leagues import model
 
-from app.core import Elo, rotation_outcomes
-from app.events import LeagueRole
-from app.league.league import Agent, League
-from app.league.totals import PairTotals
+from flyball.app.core import Elo, rotation_outcomes
+from flyball.app.events import LeagueRole
+from flyball.app.league.league import Agent, League
+from flyball.app.league.totals import PairTotals
 
 ROLES: tuple[tuple[LeagueRole, ...], ...] = (
     ("recent",),

@@ -9,18 +9,18 @@ from pathlib import Path
 import torch
 from leagues import checkpoint
 
-from app.config import GAMES, AdmissionSettings, NetworkSettings
-from app.core import ModelHash, derive_seed
-from app.job_specs import BatchResult, read_results
-from app.league.admission import admission, retirements
-from app.league.league import League
-from app.league.matchmaking import select
-from app.league.totals import PairTotals, pair_totals
-from app.learning.jobs import initialise, train
-from app.play.gauntlet import GauntletSpec, plan_matches
-from app.play.matches import batch
-from app.play.selfplay import play
-from app.store import FileStore, LeagueFile
+from flyball.app.config import GAMES, AdmissionSettings, NetworkSettings
+from flyball.app.core import ModelHash, derive_seed
+from flyball.app.job_specs import BatchResult, read_results
+from flyball.app.league.admission import admission, retirements
+from flyball.app.league.league import League
+from flyball.app.league.matchmaking import select
+from flyball.app.league.totals import PairTotals, pair_totals
+from flyball.app.learning.jobs import initialise, train
+from flyball.app.play.gauntlet import GauntletSpec, plan_matches
+from flyball.app.play.matches import batch
+from flyball.app.play.selfplay import play
+from flyball.app.store import FileStore, LeagueFile
 
 CONNECT_FOUR = GAMES["connect_four_2p"]
 SMALL = {"network": NetworkSettings(hidden=(64, 64)), "ppo": CONNECT_FOUR.ppo.replace(batch_size=128)}

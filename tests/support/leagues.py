@@ -2,8 +2,8 @@
 
 from independent_games import of_games
 
-from app.core import Elo
-from app.league.league import Agent, League
+from flyball.app.core import Elo
+from flyball.app.league.league import Agent, League
 
 
 def model(step: int) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from app.journal.outbox import MAX_BYTES, check_bound, key_of
+from flyball.app.journal.outbox import MAX_BYTES, check_bound, key_of
 
 
 class MemoryOutbox:

@@ -4,8 +4,8 @@ from heapq import heappop, heappush
 
 from numpy.random import Generator
 
-from app.config.feedback import NodeSettings
-from app.controllers.bad_nodes import Delivered, NodeRow, NodeWatch
+from flyball.app.config.feedback import NodeSettings
+from flyball.app.controllers.bad_nodes import Delivered, NodeRow, NodeWatch
 
 REQUEST_SECONDS = 900.0
 HEALTHY, WORST = 0.97, 0.05

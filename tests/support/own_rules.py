@@ -1,8 +1,8 @@
 """Custom controllers: sound ones, and one for each mistake."""
 
-from app.controllers.ownership import SET_BY
-from app.events import AdaptiveParamsChanged
 from flyball import Controller, Emission, Row, Step, events, handles, state_of
+from flyball.app.controllers.ownership import SET_BY
+from flyball.app.events import AdaptiveParamsChanged
 
 
 class Seen(Row, frozen=True):

@@ -5,16 +5,16 @@ from typing import Any
 
 from selfplay_rig import ignore, selfplay_spec
 
-from app.config import GAMES, GameConfig, NetworkSettings
-from app.core import ConfigKey, derive_seed
-from app.engine import JsonObject
-from app.games import open_table
-from app.learning.jobs import initialise
-from app.play.matches import MatchPlan, play_match
-from app.play.players import load_player
-from app.play.selfplay import play
-from app.store import FileStore
-from daemons.training import train_job
+from flyball.app.config import GAMES, GameConfig, NetworkSettings
+from flyball.app.core import ConfigKey, derive_seed
+from flyball.app.engine import JsonObject
+from flyball.app.games import open_table
+from flyball.app.learning.jobs import initialise
+from flyball.app.play.matches import MatchPlan, play_match
+from flyball.app.play.players import load_player
+from flyball.app.play.selfplay import play
+from flyball.app.store import FileStore
+from flyball.daemons.training import train_job
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 TIC_TAC_TOE = GAMES[ConfigKey("tic_tac_toe_2p")].replace(network=NetworkSettings(hidden=(64, 64)))

@@ -9,7 +9,7 @@ from typing import Any
 
 from running_loop import RunningLoop
 
-from app.events import (
+from flyball.app.events import (
     EvaluationCompleted,
     EvaluationFailed,
     ModelPromoted,

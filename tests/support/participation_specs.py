@@ -1,7 +1,7 @@
 """Specs of jobs of backend ``external``, for tests of participants."""
 
-from app.config import GameConfig
-from app.participation import jobs
+from flyball.app.config import GameConfig
+from flyball.app.participation import jobs
 
 JOBS = jobs.__name__
 THEIRS = GameConfig(key="mine_2p", backend="external", game="mine, rules 1", players=2, options={"size": 3})

@@ -18,7 +18,7 @@ import torch
 from jax import numpy as jnp
 from pgx.experimental import auto_reset
 
-from app.learning.network import Parameters
+from flyball.app.learning.network import Parameters
 
 ENV = pgx.make("connect_four")
 BATCH = 256  # number of games at once in training, and of rows in an update

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from app.games import Game
+from flyball.app.games import Game
 
 ROWS, COLUMNS = 6, 7
 LINES = ((0, 1), (1, 0), (1, 1), (1, -1))

@@ -1,10 +1,10 @@
-"""Policies for environments, written as ``app.gym.players`` reads them."""
+"""Policies for environments, written as ``flyball.app.gym.players`` reads them."""
 
 from torch import Tensor
 
-from app.gym.players import PolicyManifest
-from app.learning.network import parameters_to_bytes
-from app.store import with_note
+from flyball.app.gym.players import PolicyManifest
+from flyball.app.learning.network import parameters_to_bytes
+from flyball.app.store import with_note
 
 
 def policy_bytes(parameters: dict[str, Tensor], manifest: PolicyManifest) -> bytes:

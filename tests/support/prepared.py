@@ -3,4 +3,6 @@
 import multiprocessing
 
 PREPARED = multiprocessing.get_context("forkserver")
-PREPARED.set_forkserver_preload(["app.cli.daemon", "app.league", "app.store", "daemons.broker"])
+PREPARED.set_forkserver_preload(
+    ["flyball.app.cli.daemon", "flyball.app.league", "flyball.app.store", "flyball.daemons.broker"]
+)

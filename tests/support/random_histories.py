@@ -13,12 +13,12 @@ from event_strategies import of_model
 from hashes import sha
 from hypothesis import strategies as st
 
-from app.config import GAMES, FeedbackSettings, RunSettings
-from app.config.feedback import CurriculumSettings, LifecycleSettings, NodeSettings, StallSettings
-from app.controllers import state_of
-from app.controllers.fold import Fold
-from app.core import HEURISTIC, RANDOM
-from app.events import (
+from flyball.app.config import GAMES, FeedbackSettings, RunSettings
+from flyball.app.config.feedback import CurriculumSettings, LifecycleSettings, NodeSettings, StallSettings
+from flyball.app.controllers import state_of
+from flyball.app.controllers.fold import Fold
+from flyball.app.core import HEURISTIC, RANDOM
+from flyball.app.events import (
     ClockTick,
     DaemonReady,
     EvaluationFailed,
@@ -42,8 +42,8 @@ from app.events import (
     TrainingRequested,
     originate,
 )
-from app.events.envelope import EPOCH
-from app.replay.replaying import controllers
+from flyball.app.events.envelope import EPOCH
+from flyball.app.replay.replaying import controllers
 
 CONFIGS = (GAMES["tic_tac_toe_2p"], GAMES["connect_four_2p"])
 FEEDBACK = FeedbackSettings(

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.config import RunFolder
-from daemons.ray_cluster import ray_environment
+from flyball.app.config import RunFolder
+from flyball.daemons.ray_cluster import ray_environment
 
 START_SECONDS = 90
 
@@ -19,7 +19,7 @@ def ray_cluster(path: Path) -> Iterator[tuple[str, subprocess.Popen]]:
     """Yield the cluster's address and process. Processes that connect to it need ``ray_environment``."""
     folder = RunFolder(path)
     environment = {**os.environ, **ray_environment(folder)}
-    command = (sys.executable, "-m", "daemons.ray_cluster", str(path), "2", "100")
+    command = (sys.executable, "-m", "flyball.daemons.ray_cluster", str(path), "2", "100")
     with (
         (path / "ray.stderr").open("wb") as errors,
         subprocess.Popen(command, stdin=subprocess.PIPE, stderr=errors, env=environment) as process,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import psutil
 
-from app.engine import WorkerLost
-from app.engine.ray_engine import NoRay, RayEngine
+from flyball.app.engine import WorkerLost
+from flyball.app.engine.ray_engine import NoRay, RayEngine
 
 HEAD = "127.0.0.1:6390"
 START = (sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--object-store-memory=80000000")

@@ -9,9 +9,9 @@ from typing import Any
 
 from driving import match_of, promoted, rated
 
-from app.config import RunSettings
-from app.core import Elo, EventId, ModelHash, ShardKey
-from app.events import (
+from flyball.app.config import RunSettings
+from flyball.app.core import Elo, EventId, ModelHash, ShardKey
+from flyball.app.events import (
     CheckpointAdded,
     DaemonHeartbeat,
     DaemonReady,
@@ -34,9 +34,9 @@ from app.events import (
     follow,
     originate,
 )
-from app.events.envelope import EPOCH
-from app.events.frames import Frame, frame_of, seal
-from app.journal import SqliteJournal
+from flyball.app.events.envelope import EPOCH
+from flyball.app.events.frames import Frame, frame_of, seal
+from flyball.app.journal import SqliteJournal
 
 KEY = "tic_tac_toe_2p"
 OLD, NEW = ModelHash("a" * 64), ModelHash("b" * 64)

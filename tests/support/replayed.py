@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from app.events import Event, EventVoided, Payload
-from app.replay.replaying import Replay, Report
-from daemons.registry import DAEMONS
-from daemons.spec import DaemonSpec
+from flyball.app.events import Event, EventVoided, Payload
+from flyball.app.replay.replaying import Replay, Report
+from flyball.daemons.registry import DAEMONS
+from flyball.daemons.spec import DaemonSpec
 
 
 def replayed(

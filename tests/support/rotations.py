@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from app.play.match_statistics import count_rotations
+from flyball.app.play.match_statistics import count_rotations
 
 
 def rotations(wins: int, draws: int, losses: int, players: int = 2) -> tuple[int, ...]:

@@ -12,11 +12,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from app.events import DaemonReady, DaemonStarted, Event, ModelPromoted, Payload, PromotionRejected
-from app.journal import SqliteJournalReader, history
-from app.journal.database import StorageError
-from daemons import monitoring
-from daemons.registry import DAEMONS
+from flyball.app.events import DaemonReady, DaemonStarted, Event, ModelPromoted, Payload, PromotionRejected
+from flyball.app.journal import SqliteJournalReader, history
+from flyball.app.journal.database import StorageError
+from flyball.daemons import monitoring
+from flyball.daemons.registry import DAEMONS
 
 PATIENCE_SECONDS = 400.0
 """Longest wait, for busy machines; the tests' own limit ends what hangs."""

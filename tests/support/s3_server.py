@@ -15,7 +15,7 @@ import fsspec
 import pytest
 from ports import free_port
 
-from app.config.store_address import StoreAddress
+from flyball.app.config.store_address import StoreAddress
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 NUMBERS = itertools.count()

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from app.events import Event, MatchmakingUpdated, OpponentSampled, Payload
+from flyball.app.events import Event, MatchmakingUpdated, OpponentSampled, Payload
 
 BINS = 10
 CRITICAL = {1: 10.83, 2: 13.82, 3: 16.27, 4: 18.47, 5: 20.52, 6: 22.46, 7: 24.32, 8: 26.12, 9: 27.88}

@@ -4,10 +4,10 @@ from builders import training_of
 from driving import KEY, OLD, run_settings
 from driving import played as completed
 
-from app.config import RunSettings
-from app.controllers import FeedbackState
-from app.core import ConfigKey
-from app.events import (
+from flyball.app.config import RunSettings
+from flyball.app.controllers import FeedbackState
+from flyball.app.core import ConfigKey
+from flyball.app.events import (
     Event,
     ExplorationBoost,
     Payload,
@@ -16,8 +16,8 @@ from app.events import (
     TrainingRequested,
     originate,
 )
-from app.events.envelope import EPOCH
-from app.scenarios.plan import ConfigView
+from flyball.app.events.envelope import EPOCH
+from flyball.app.scenarios.plan import ConfigView
 
 
 def known_after(*payloads: Payload, settings: RunSettings | None = None, key: str = KEY) -> ConfigView:

@@ -3,9 +3,9 @@
 from builders import ready, training_of
 from driving import KEY, NEW, Driven, played, scored, trained
 
-from app.config import RunSettings
-from app.controllers import SelfplayScheduler
-from app.events import DaemonReady, Event, SelfplayComplete, SelfplayRequested
+from flyball.app.config import RunSettings
+from flyball.app.controllers import SelfplayScheduler
+from flyball.app.events import DaemonReady, Event, SelfplayComplete, SelfplayRequested
 
 
 def joined(node: str = "laptop", capacity: int = 1) -> DaemonReady:

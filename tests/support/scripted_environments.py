@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.gym.episodes import Autoreset, StepResult
+from flyball.app.gym.episodes import Autoreset, StepResult
 
 
 class Script(NamedTuple):

@@ -1,12 +1,12 @@
 """Games of connect four by a small search, with their model."""
 
-from app.config import GAMES, NetworkSettings, SearchSettings
-from app.games import open_table
-from app.learning.inference import Policy
-from app.learning.jobs import first_model
-from app.learning.network import bytes_to_parameters
-from app.play.selfplay import play_recorded, searching_player, selfplay_schedule
-from app.store import BlobStore, Checkpoint, MemoryStore, Shard, get_checkpoint, put_checkpoint
+from flyball.app.config import GAMES, NetworkSettings, SearchSettings
+from flyball.app.games import open_table
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.jobs import first_model
+from flyball.app.learning.network import bytes_to_parameters
+from flyball.app.play.selfplay import play_recorded, searching_player, selfplay_schedule
+from flyball.app.store import BlobStore, Checkpoint, MemoryStore, Shard, get_checkpoint, put_checkpoint
 
 CONFIG = GAMES["connect_four_2p"].replace(
     backend="search",

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from app.config import DEFAULT_BACKEND, GAMES, NetworkSettings
-from app.games import open_table
-from app.learning.jobs import first_model
-from app.learning.network import bytes_to_parameters, parameters_to_bytes
-from app.store import FileStore, get_shard, put_checkpoint
+from flyball.app.config import DEFAULT_BACKEND, GAMES, NetworkSettings
+from flyball.app.games import open_table
+from flyball.app.learning.jobs import first_model
+from flyball.app.learning.network import bytes_to_parameters, parameters_to_bytes
+from flyball.app.store import FileStore, get_shard, put_checkpoint
 
 FULL_GAMES = GAMES["connect_four_2p"].selfplay.replace(opening_plies=0)
 CONFIG = GAMES["connect_four_2p"].replace(backend=DEFAULT_BACKEND, network=NetworkSettings(), selfplay=FULL_GAMES)

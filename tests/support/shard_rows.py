@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from app.config import GameConfig
-from app.games import open_table
-from app.play.players import Player, RandomPlayer
-from app.play.recording import ShardRecorder
-from app.play.rollout import Rollout, Schedule
-from app.store import Shard, ShardMeta
+from flyball.app.config import GameConfig
+from flyball.app.games import open_table
+from flyball.app.play.players import Player, RandomPlayer
+from flyball.app.play.recording import ShardRecorder
+from flyball.app.play.rollout import Rollout, Schedule
+from flyball.app.store import Shard, ShardMeta
 
 COLUMNS = ("game", "seat", "step", "reward", "value", "done", "truncated", "bootstrap")
 """Columns that matter for advantages."""

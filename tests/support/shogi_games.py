@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from app.games import FINISHED
-from app.games.shogi.table import ShogiTable, parse_rules
+from flyball.app.games import FINISHED
+from flyball.app.games.shogi.table import ShogiTable, parse_rules
 
 AT_ONCE = 250
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from generated_run import _sealed
 
-from app.api.runs import locate_run
-from app.config import GAMES, RunSettings, nest
-from app.events import Event, id_in
-from app.events.envelope import EPOCH
-from app.events.frames import Draft, Frame, FrameBuilder, Record, hash_id, seal
-from app.simulation import Simulation, load_plant, simulated
-from app.simulation.arms import CONTROLLERS
+from flyball.app.api.runs import locate_run
+from flyball.app.config import GAMES, RunSettings, nest
+from flyball.app.events import Event, id_in
+from flyball.app.events.envelope import EPOCH
+from flyball.app.events.frames import Draft, Frame, FrameBuilder, Record, hash_id, seal
+from flyball.app.simulation import Simulation, load_plant, simulated
+from flyball.app.simulation.arms import CONTROLLERS
 
 NODES = 36
 DAY_SECONDS = 86_400

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from app.config import GameConfig, RunSettings, nest
-from app.simulation.settings import PACE, PLAYED_ALONE
+from flyball.app.config import GameConfig, RunSettings, nest
+from flyball.app.simulation.settings import PACE, PLAYED_ALONE
 
 
 def simulated_settings(nodes: int, configs: Sequence[GameConfig]) -> RunSettings:

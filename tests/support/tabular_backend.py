@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load, save
 
-from app.backends import POLICY_GRADIENT, GameInfo
-from app.config import GameConfig
-from app.core import ModelHash, derive_seed, is_model
-from app.engine import JsonObject, Report
-from app.games import Mask, Observations, TableSpec, open_table
-from app.play.gauntlet import BatchResult, BatchSpec
-from app.play.matches import MatchPlan, play_match
-from app.play.players import Floats, Player, load_player
-from app.play.selfplay import IN_FLIGHT, SelfplaySpec, play_recorded, selfplay_schedule
-from app.store import (
+from flyball.app.backends import POLICY_GRADIENT, GameInfo
+from flyball.app.config import GameConfig
+from flyball.app.core import ModelHash, derive_seed, is_model
+from flyball.app.engine import JsonObject, Report
+from flyball.app.games import Mask, Observations, TableSpec, open_table
+from flyball.app.play.gauntlet import BatchResult, BatchSpec
+from flyball.app.play.matches import MatchPlan, play_match
+from flyball.app.play.players import Floats, Player, load_player
+from flyball.app.play.selfplay import IN_FLIGHT, SelfplaySpec, play_recorded, selfplay_schedule
+from flyball.app.store import (
     BlobStore,
     Checkpoint,
     Manifest,

@@ -6,13 +6,13 @@ from time import process_time
 
 import numpy as np
 
-from app.config import GameConfig
-from app.core import derive_seed
-from app.games import open_table
-from app.learning.inference import Policy
-from app.play.recording import ShardRecorder
-from app.play.rollout import Rollout, Schedule
-from app.play.selfplay import IN_FLIGHT
+from flyball.app.config import GameConfig
+from flyball.app.core import derive_seed
+from flyball.app.games import open_table
+from flyball.app.learning.inference import Policy
+from flyball.app.play.recording import ShardRecorder
+from flyball.app.play.rollout import Rollout, Schedule
+from flyball.app.play.selfplay import IN_FLIGHT
 
 
 def rate(work: Callable[[int], float], seed: int) -> float:

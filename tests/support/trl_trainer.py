@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from app.language.base_model import PAD, BaseModel
+from flyball.app.language.base_model import PAD, BaseModel
 
 
 def trl_trainer(model: Any, base: BaseModel, folder: Path, *, end: str, **options: Any) -> Any:

@@ -15,8 +15,8 @@ from tempfile import mkdtemp
 from language_models import small_base
 from ports import free_port
 
-from app.language.base_model import export_base
-from app.store import MemoryStore
+from flyball.app.language.base_model import export_base
+from flyball.app.store import MemoryStore
 
 START_SECONDS = 600  # a busy machine needs minutes
 OPTIONS = {

@@ -18,7 +18,17 @@ pytestmark = pytest.mark.timeout(500)
 
 @contextmanager
 def flyball_up(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
-    command = (sys.executable, "-m", "app.cli", "--run", str(folder), "up", "--config", "tic_tac_toe_2p", "--json")
+    command = (
+        sys.executable,
+        "-m",
+        "flyball.app.cli",
+        "--run",
+        str(folder),
+        "up",
+        "--config",
+        "tic_tac_toe_2p",
+        "--json",
+    )
     env = {**os.environ, "FLYBALL_DEPLOYMENT__DASHBOARD__PORT": "0"}
     with subprocess.Popen(
         (*command, *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env

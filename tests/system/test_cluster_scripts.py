@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from app.events import DaemonReady, DaemonStopped
-from app.journal import SqliteJournalReader, history
-from app.journal.database import StorageError
-from daemons.registry import names_of
+from flyball.app.events import DaemonReady, DaemonStopped
+from flyball.app.journal import SqliteJournalReader, history
+from flyball.app.journal.database import StorageError
+from flyball.daemons.registry import names_of
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 BIN = Path(sys.executable).parent

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from running_loop import BRISK, RunningLoop
 
-from daemons.registry import DAEMONS
+from flyball.daemons.registry import DAEMONS
 
 
 @pytest.fixture
@@ -17,7 +17,8 @@ def backwards(tmp_path: Path) -> Iterator[RunningLoop]:
     (tmp_path / "flyball.toml").write_text(BRISK)
     daemons = [
         subprocess.Popen(
-            [sys.executable, "-m", "app.cli", "--run", str(tmp_path), "daemon", "run", name], stdin=subprocess.DEVNULL
+            [sys.executable, "-m", "flyball.app.cli", "--run", str(tmp_path), "daemon", "run", name],
+            stdin=subprocess.DEVNULL,
         )
         for name in reversed(DAEMONS)
     ]

@@ -11,9 +11,9 @@ import pytest
 from running_loop import RunningLoop
 from terminal import CTRL_C, on_a_terminal, type_in
 
-from app.controllers.emitters import emitter_of
-from app.events import HyperparameterUpdated
-from app.scenarios.demonstration import ACTS
+from flyball.app.controllers.emitters import emitter_of
+from flyball.app.events import HyperparameterUpdated
+from flyball.app.scenarios.demonstration import ACTS
 
 ROOT = Path(__file__).parents[2]
 (COMMAND,) = set(re.findall(r'`(make up ARGS="--profile demo")`', (ROOT / "README.md").read_text(encoding="utf-8")))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from systemd_machine import RUN, USER, Machine, light_games, missing, network, systemd_machine
 
-from app.events import (
+from flyball.app.events import (
     AccessRefused,
     DaemonReady,
     DaemonStopped,
@@ -20,7 +20,7 @@ from app.events import (
     SelfplayComplete,
     TrainingCompleted,
 )
-from daemons.registry import names_of
+from flyball.daemons.registry import names_of
 
 PAGE = (Path(__file__).parents[2] / "deploy" / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```console\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -35,7 +35,7 @@ def test_three_machines_take_ten_commands() -> None:
 
 
 def test_settings_of_the_page_can_be_loaded(tmp_path: Path) -> None:
-    from app.config.loading import load
+    from flyball.app.config.loading import load
 
     (block,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     (tmp_path / "flyball.toml").write_text(block)

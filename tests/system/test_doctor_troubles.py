@@ -19,12 +19,12 @@ from language_models import small_base
 from ports import free_port
 from running_loop import FLYBALL, RunningLoop, flyball, running_loop
 
-from app.bus import JournalPublisher, ZmqBus
-from app.bus.access import ClientKeys
-from app.bus.keys import Key, KeyList, new_pair, write_secret
-from app.bus.ports import Sign
-from app.core import EventId
-from app.events import (
+from flyball.app.bus import JournalPublisher, ZmqBus
+from flyball.app.bus.access import ClientKeys
+from flyball.app.bus.keys import Key, KeyList, new_pair, write_secret
+from flyball.app.bus.ports import Sign
+from flyball.app.core import EventId
+from flyball.app.events import (
     DaemonReady,
     DaemonStarted,
     ModelPromoted,
@@ -34,9 +34,9 @@ from app.events import (
     TrainingUnblocked,
     originate,
 )
-from app.journal import SqliteJournal
-from app.store import MemoryStore
-from daemons.clock import SystemClock
+from flyball.app.journal import SqliteJournal
+from flyball.app.store import MemoryStore
+from flyball.daemons.clock import SystemClock
 
 GOOD, STUCK = "tic_tac_toe_2p", "hex4_2p"
 PLANTED = {"key-refused", "crash-loop", "version-mix", "training-blocked", "model-damaged", "regression"}

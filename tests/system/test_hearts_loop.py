@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 from running_loop import RunningLoop, flyball, running_loop
 
-from app.config import GAMES
-from app.events import ParityChecked, QualityScoreUpdated, SelfplayComplete, TrainingCompleted
-from app.store import FileStore, get_shard
+from flyball.app.config import GAMES
+from flyball.app.events import ParityChecked, QualityScoreUpdated, SelfplayComplete, TrainingCompleted
+from flyball.app.store import FileStore, get_shard
 
 KEY = "hearts_4p"
 SETTINGS = """

@@ -13,8 +13,8 @@ import pytest
 from history_checks import check_history
 from running_loop import STARTED, RunningLoop, flyball, running_loop
 
-from app.engine.programs import can_fork
-from app.events import ModelPromoted
+from flyball.app.engine.programs import can_fork
+from flyball.app.events import ModelPromoted
 
 LANGUAGE = """
 seed = 7
@@ -116,7 +116,7 @@ def kill(loop, daemon):
 def fork_server(loop):
     """Return the process that forks the loop's daemons; None without one that serves."""
     for child in psutil.Process(loop.process.pid).children():
-        if child.status() != psutil.STATUS_ZOMBIE and "app.engine.fork_server" in " ".join(child.cmdline()):
+        if child.status() != psutil.STATUS_ZOMBIE and "flyball.app.engine.fork_server" in " ".join(child.cmdline()):
             return child
     return None
 

@@ -7,7 +7,7 @@ import pytest
 from running_loop import RunningLoop
 from sampled_opponents import draws_of
 
-from app.events import (
+from flyball.app.events import (
     CheckpointAdded,
     EvaluationCompleted,
     Event,

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from running_loop import BRISK, FLYBALL, RunningLoop, running_loop
 
-from app.config import RunFolder
-from daemons.run_folder import is_held
+from flyball.app.config import RunFolder
+from flyball.daemons.run_folder import is_held
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -23,7 +23,7 @@ from ports import free_port
 from running_loop import BRISK, RunningLoop, running_loop
 from scripted_server import OK, ScriptedServer, scripted_server
 
-from app.events import DaemonFailed, MatchesRequested, ModelPromoted, SelfplayComplete, trace_id
+from flyball.app.events import DaemonFailed, MatchesRequested, ModelPromoted, SelfplayComplete, trace_id
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS, GRAFANA = ROOT / "deploy" / "prometheus", ROOT / "deploy" / "grafana" / "flyball.json"

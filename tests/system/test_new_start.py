@@ -8,7 +8,7 @@ import pytest
 from history_checks import check_history
 from running_loop import STARTED, RunningLoop, running_loop
 
-from app.events import Event, ModelPromoted, ModelRolledBack, PromotionRejected
+from flyball.app.events import Event, ModelPromoted, ModelRolledBack, PromotionRejected
 
 
 @pytest.fixture(scope="module")

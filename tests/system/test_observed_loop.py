@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from running_loop import EXAMPLES, RunningLoop, flyball, running_loop
 
-from app.events import (
+from flyball.app.events import (
     DaemonReady,
     EvaluationCompleted,
     ExplorationBoost,

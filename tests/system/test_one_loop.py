@@ -16,7 +16,7 @@ from commands import invoke
 from history_checks import check_history
 from running_loop import BRISK, STARTED, RunningLoop, running_loop
 
-from app.events import ModelPromoted, RunConfigured
+from flyball.app.events import ModelPromoted, RunConfigured
 
 CHILDREN = {*STARTED, "dashboard"}
 DASHBOARD, LOG = "Dashboard: ", Path("logs/training.jsonl")

@@ -14,7 +14,7 @@ import pytest
 from participants import BRISK, participant, promoted
 from running_loop import EXAMPLES, FLYBALL, flyball, running_loop
 
-from app.events import (
+from flyball.app.events import (
     EvaluationCompleted,
     EvaluationFailed,
     ModelCached,

@@ -15,7 +15,7 @@ import tabular_backend
 from foreign_packages import FOREIGN, foreign_packages
 from running_loop import EXAMPLES, RunningLoop, copied_example, flyball, running_loop
 
-from app.events import (
+from flyball.app.events import (
     AdaptiveParamsChanged,
     DaemonFailed,
     EloUpdated,
@@ -37,7 +37,7 @@ from app.events import (
     TrainingProgress,
     TrainingRequested,
 )
-from app.store import FileStore, Manifest, get_checkpoint, get_shard
+from flyball.app.store import FileStore, Manifest, get_checkpoint, get_shard
 
 PLAYER, GAME, TRAINER, BACKEND, NETWORK = "tic_tac_toe_2p", "nim_2p", "numpy_2p", "tabular_2p", "connect_four_2p"
 SEARCH = "hex5_2p"

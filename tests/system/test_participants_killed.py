@@ -10,7 +10,7 @@ import pytest
 from participants import BRISK, participant, promoted, twice
 from running_loop import EXAMPLES, flyball, running_loop
 
-from app.events import NodeLost, SelfplayComplete
+from flyball.app.events import NodeLost, SelfplayComplete
 
 KILLS = int(os.environ.get("PARTICIPANT_KILLS", "40"))
 PACE = (6, 1.0, 10.0, 1500.0)

@@ -9,7 +9,7 @@ import psutil
 import pytest
 from running_loop import BRISK, flyball, running_loop
 
-from app.events import SelfplayComplete, TrainingCompleted
+from flyball.app.events import SelfplayComplete, TrainingCompleted
 
 ON_RAY = BRISK.replace("[deployment]\n", '[deployment]\nengine = "ray"\n') + "[deployment.ray]\ncpus = 2\n"
 

@@ -16,11 +16,11 @@ import pytest
 from running_loop import FLYBALL, RunningLoop
 from terminal import CTRL_C, on_a_terminal, type_in
 
-from app.cli.auditing import LEAST_MEMBERS
-from app.config.loading import load
-from app.core import ModelHash
-from app.events import CheckpointAdded, ModelPromoted
-from daemons.suitability import check_playable
+from flyball.app.cli.auditing import LEAST_MEMBERS
+from flyball.app.config.loading import load
+from flyball.app.core import ModelHash
+from flyball.app.events import CheckpointAdded, ModelPromoted
+from flyball.daemons.suitability import check_playable
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

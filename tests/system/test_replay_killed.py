@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from generated_run import generated, write_generated
 
-from app.journal import SqliteJournalReader
-from app.replay.replaying import replay_journal
+from flyball.app.journal import SqliteJournalReader
+from flyball.app.replay.replaying import replay_journal
 
-FLYBALL = (sys.executable, "-m", "app.cli")
+FLYBALL = (sys.executable, "-m", "flyball.app.cli")
 
 
 def position(checkpoint: Path) -> int:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from running_loop import SETTINGS, RunningLoop, flyball, running_loop
 
-from app.config import Deployment
-from app.core import ModelHash
-from app.events import (
+from flyball.app.config import Deployment
+from flyball.app.core import ModelHash
+from flyball.app.events import (
     EvaluationCompleted,
     Event,
     ExplorationBoost,
@@ -24,8 +24,8 @@ from app.events import (
     TrainingCompleted,
     TrainingRequested,
 )
-from app.scenarios.demonstration import settings_text
-from app.scenarios.stall import QUICK
+from flyball.app.scenarios.demonstration import settings_text
+from flyball.app.scenarios.stall import QUICK
 
 KEY = "tic_tac_toe_2p"
 LIVELY = (

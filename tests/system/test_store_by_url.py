@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from running_loop import BRISK, FLYBALL, flyball, running_loop
 
-from app.config import RunFolder
-from app.config.loading import load
-from app.config.store_address import StoreAddress
-from app.events import ModelCached, ModelDistributed, TrainingCompleted, TrainingRequested
-from app.store import open_store
-from daemons.run_folder import bus_endpoint
+from flyball.app.config import RunFolder
+from flyball.app.config.loading import load
+from flyball.app.config.store_address import StoreAddress
+from flyball.app.events import ModelCached, ModelDistributed, TrainingCompleted, TrainingRequested
+from flyball.app.store import open_store
+from flyball.daemons.run_folder import bus_endpoint
 
 WORKER = """
 [deployment]

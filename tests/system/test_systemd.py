@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from systemd_machine import RUN, USER, Machine, kill, light_games, missing, systemd_machine
 
-from app.events import DaemonStopped, ModelPromoted, Payload
-from daemons.registry import names_of
+from flyball.app.events import DaemonStopped, ModelPromoted, Payload
+from flyball.daemons.registry import names_of
 
 pytestmark = [
     pytest.mark.slow,

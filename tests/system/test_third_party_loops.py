@@ -8,7 +8,7 @@ import pytest
 from participants import BRISK, participant, promoted, twice
 from running_loop import EXAMPLES, flyball, running_loop
 
-from app.events import ModelRolledBack, NodeLost, RegressionDetected
+from flyball.app.events import ModelRolledBack, NodeLost, RegressionDetected
 
 LOOPS = (
     pytest.param("sb3_loop", ("pettingzoo", "pygame", "sb3_contrib"), id="sb3"),

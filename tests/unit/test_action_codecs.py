@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
-from app.gym.players import UnsuitedCodec, coded_actor, default_codec, output_width
+from flyball.app.gym.players import UnsuitedCodec, coded_actor, default_codec, output_width
 
 
 class Constant:

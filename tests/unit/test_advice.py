@@ -4,11 +4,11 @@ import pytest
 from driving import KEY, NEW, OLD, OTHER_KEY, promoted, run_settings
 from msgspec.structs import replace
 
-from app.config import BadSettings, RunSettings
-from app.controllers.fold import Fold
-from app.controllers.lifecycle import ModelLifecycleCoordinator
-from app.controllers.state import state_of
-from app.events import (
+from flyball.app.config import BadSettings, RunSettings
+from flyball.app.controllers.fold import Fold
+from flyball.app.controllers.lifecycle import ModelLifecycleCoordinator
+from flyball.app.controllers.state import state_of
+from flyball.app.events import (
     EvaluationRequested,
     ModelAdvised,
     ModelPromoted,
@@ -17,8 +17,8 @@ from app.events import (
     RunConfigured,
     TrainingCompleted,
 )
-from daemons.registry import DAEMONS, check_hosted_here, left_to_participants
-from daemons.suitability import check_lasting
+from flyball.daemons.registry import DAEMONS, check_hosted_here, left_to_participants
+from flyball.daemons.suitability import check_lasting
 
 REGRESSED = RegressionDetected(model=NEW, last_good=OLD, elo_drop=300.0, severity="critical", games=100)
 TRAINED = TrainingCompleted(

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from app.config import GAMES, GameConfig
-from app.games import open_table
-from app.play import matches as match
-from app.play.match_statistics import MatchStatistics, match_statistics
-from app.play.matches import MatchPlan, play_match
-from app.play.players import Player, RandomPlayer
-from app.play.rollout import Rollout, Schedule
+from flyball.app.config import GAMES, GameConfig
+from flyball.app.games import open_table
+from flyball.app.play import matches as match
+from flyball.app.play.match_statistics import MatchStatistics, match_statistics
+from flyball.app.play.matches import MatchPlan, play_match
+from flyball.app.play.players import Player, RandomPlayer
+from flyball.app.play.rollout import Rollout, Schedule
 
 
 class Fixed:

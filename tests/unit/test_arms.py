@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.simulation import ALL, ARMS, NONE, daemons_of_arm
-from daemons.registry import DAEMONS
+from flyball.app.simulation import ALL, ARMS, NONE, daemons_of_arm
+from flyball.daemons.registry import DAEMONS
 
 
 def hosted(arm: str) -> dict[str, set[str]]:

@@ -6,9 +6,9 @@ from driving import KEY, OTHER_KEY, Driven, DrivenWorker, parity, played, run_se
 from node_deliveries import false_alarms_and_delays
 from scenario_events import asked
 
-from app.controllers import FeedbackLoopController, TrainingTrigger
-from app.engine import JobFailed
-from app.events import (
+from flyball.app.controllers import FeedbackLoopController, TrainingTrigger
+from flyball.app.engine import JobFailed
+from flyball.app.events import (
     NodeProbed,
     NodeQuarantined,
     NodeReleased,
@@ -18,11 +18,11 @@ from app.events import (
     TrainingRequested,
     TrainingUnblocked,
 )
-from app.job_specs import InspectionResult
-from app.store import DamagedBlob
-from daemons.jobs import WorkerIdentity
-from daemons.quality_monitor import QualityMonitor
-from daemons.selfplay_worker import SelfplayWorker
+from flyball.app.job_specs import InspectionResult
+from flyball.app.store import DamagedBlob
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.quality_monitor import QualityMonitor
+from flyball.daemons.selfplay_worker import SelfplayWorker
 
 A, B, C = "selfplay_worker@a", "selfplay_worker@b", "selfplay_worker@c"
 NODES = run_settings().feedback.nodes

@@ -13,9 +13,9 @@ from profiles import examples
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Strip
 
-from app.config import GAMES, LanguageSettings
-from app.language.base_files import NoBaseModel, UnfitLanguageSettings, check_settings
-from app.language.base_model import (
+from flyball.app.config import GAMES, LanguageSettings
+from flyball.app.language.base_files import NoBaseModel, UnfitLanguageSettings, check_settings
+from flyball.app.language.base_model import (
     check_texts,
     draw_base,
     export_base,
@@ -25,13 +25,13 @@ from app.language.base_model import (
     train_tokenizer,
     vocabulary_of,
 )
-from app.language.lessons import small_base as taught_base
-from app.language.models import base_of
-from app.language.packages import NoLanguagePackages, require_packages
-from app.language.scoring import answer_logits, common_prefix
-from app.language.text_games import open_text_table
-from app.language.trie import UnusableTokenizer
-from app.store import DamagedBlob, MemoryStore
+from flyball.app.language.lessons import small_base as taught_base
+from flyball.app.language.models import base_of
+from flyball.app.language.packages import NoLanguagePackages, require_packages
+from flyball.app.language.scoring import answer_logits, common_prefix
+from flyball.app.language.text_games import open_text_table
+from flyball.app.language.trie import UnusableTokenizer
+from flyball.app.store import DamagedBlob, MemoryStore
 
 KEY = "tic_tac_toe_text_2p"
 PROMPT = turns(1)[0].prompt
@@ -165,7 +165,7 @@ def test_texts_that_a_base_cannot_handle_are_refused() -> None:
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.language.packages.PACKAGES", ("no_such_package",))
+    monkeypatch.setattr("flyball.app.language.packages.PACKAGES", ("no_such_package",))
     with pytest.raises(NoLanguagePackages, match="no_such_package") as refusal:
         require_packages()
     assert "flyball[language]" in refusal.value.hint

@@ -4,9 +4,9 @@ import pytest
 from builders import ready, rolled_back, training_of, unrated
 from driving import KEY, NEED, NEW, OLD, Driven, distributed, gated, rated, run_settings, scored, trained
 
-from app.config import GAMES, RunSettings
-from app.events import ModelPromoted, NodeQuarantined, SelfplayRequested, TrainingRequested
-from app.simulation.baselines import PromoteAlways, TrainAlways, UniformBesideTrigger, UniformScheduler
+from flyball.app.config import GAMES, RunSettings
+from flyball.app.events import ModelPromoted, NodeQuarantined, SelfplayRequested, TrainingRequested
+from flyball.app.simulation.baselines import PromoteAlways, TrainAlways, UniformBesideTrigger, UniformScheduler
 
 
 def test_failed_rating_of_the_current_model_starts_no_training():

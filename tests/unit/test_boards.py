@@ -5,12 +5,12 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from app.config import GAMES
-from app.dashboard.boards import counts, draw, side_names
-from app.dashboard.boards.shogi import CHARACTERS
-from app.games.board_table import EMPTY
-from app.games.positions import BoardPosition, HeartsPosition, NinePosition, ShogiPosition, TextPosition
-from app.games.shogi.variant import MINISHOGI, PAWN, ROOK, SHOGI
+from flyball.app.config import GAMES
+from flyball.app.dashboard.boards import counts, draw, side_names
+from flyball.app.dashboard.boards.shogi import CHARACTERS
+from flyball.app.games.board_table import EMPTY
+from flyball.app.games.positions import BoardPosition, HeartsPosition, NinePosition, ShogiPosition, TextPosition
+from flyball.app.games.shogi.variant import MINISHOGI, PAWN, ROOK, SHOGI
 
 SVG = "{http://www.w3.org/2000/svg}"
 

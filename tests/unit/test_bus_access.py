@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keyed_bus import NOW, KeyRing
 
-from app.bus.access import REPORT_S, Refusals
-from app.bus.keys import (
+from flyball.app.bus.access import REPORT_S, Refusals
+from flyball.app.bus.keys import (
     MAX_LIST_BYTES,
     ROLES,
     BadKey,
@@ -21,9 +21,9 @@ from app.bus.keys import (
     replace_secret,
     write_secret,
 )
-from app.core import FlyballError, UnusableFile
-from app.events import BY_TYPE, DaemonFact, Kind
-from daemons.rights import rights
+from flyball.app.core import FlyballError, UnusableFile
+from flyball.app.events import BY_TYPE, DaemonFact, Kind
+from flyball.daemons.rights import rights
 
 PUBLIC = "ab" * 32
 PUBLICS = st.binary(min_size=32, max_size=32).map(bytes.hex)

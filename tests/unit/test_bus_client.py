@@ -3,13 +3,23 @@
 import pytest
 from bus_rig import checked
 
-from app.bus import wire
-from app.bus.access import KeyRefused
-from app.bus.client import CREDIT_BYTES, REFUSED_S, Changed, Client, Finished, Overdue, Postponed, Reconnect, Settled
-from app.bus.outgoing import FRAMES_IN_FLIGHT
-from app.bus.ports import Batch, BusError, PublishRefused, Sign
-from app.bus.sequencer import Run
-from app.events.frames import Draft, Frame, FrameBuilder, draft_of, frame_of, seal
+from flyball.app.bus import wire
+from flyball.app.bus.access import KeyRefused
+from flyball.app.bus.client import (
+    CREDIT_BYTES,
+    REFUSED_S,
+    Changed,
+    Client,
+    Finished,
+    Overdue,
+    Postponed,
+    Reconnect,
+    Settled,
+)
+from flyball.app.bus.outgoing import FRAMES_IN_FLIGHT
+from flyball.app.bus.ports import Batch, BusError, PublishRefused, Sign
+from flyball.app.bus.sequencer import Run
+from flyball.app.events.frames import Draft, Frame, FrameBuilder, draft_of, frame_of, seal
 
 
 def publish(client, *numbers, now=0.0):

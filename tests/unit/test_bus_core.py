@@ -3,13 +3,13 @@
 import pytest
 from bus_rig import checked
 
-from app.bus.fanout import SKIPPED_POSITIONS, Fanout, Piece, RecentRecords, SubscriptionCursor
-from app.bus.hub import Hub, RateLimiter
-from app.bus.ports import BrokerLimits
-from app.bus.sequencer import Gap, IdWindow, Run, Sequencer
-from app.bus.wire import ACK, EVENTS_FORM, FRAME, GREET, HELLO, WELCOME, Hello, Subscribe, ack, read_ack
-from app.events.frames import Frame, frame_of
-from app.journal.memory import MemoryJournal
+from flyball.app.bus.fanout import SKIPPED_POSITIONS, Fanout, Piece, RecentRecords, SubscriptionCursor
+from flyball.app.bus.hub import Hub, RateLimiter
+from flyball.app.bus.ports import BrokerLimits
+from flyball.app.bus.sequencer import Gap, IdWindow, Run, Sequencer
+from flyball.app.bus.wire import ACK, EVENTS_FORM, FRAME, GREET, HELLO, WELCOME, Hello, Subscribe, ack, read_ack
+from flyball.app.events.frames import Frame, frame_of
+from flyball.app.journal.memory import MemoryJournal
 
 
 def frame(*numbers, base=0, producer="p", epoch=1):

@@ -9,11 +9,19 @@ import torch
 from language_models import KEY, random_adapter, small_base
 from safetensors.torch import load, save
 
-from app.core import ModelHash
-from app.language.generator import TOLERANCE, Adapter, Ids, ModelMismatch, adapter_name, check_canary, get_adapter
-from app.language.peft_generator import PeftGenerator
-from app.store import Manifest, MemoryStore, put_checkpoint, with_note
-from app.store.blobs import key_of
+from flyball.app.core import ModelHash
+from flyball.app.language.generator import (
+    TOLERANCE,
+    Adapter,
+    Ids,
+    ModelMismatch,
+    adapter_name,
+    check_canary,
+    get_adapter,
+)
+from flyball.app.language.peft_generator import PeftGenerator
+from flyball.app.store import Manifest, MemoryStore, put_checkpoint, with_note
+from flyball.app.store.blobs import key_of
 
 STORE = MemoryStore()
 

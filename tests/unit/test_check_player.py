@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.config import GAMES, BotSettings, GameConfig
-from app.core import ConfigKey
-from app.play.check_player import check_player
+from flyball.app.config import GAMES, BotSettings, GameConfig
+from flyball.app.core import ConfigKey
+from flyball.app.play.check_player import check_player
 
 TIC_TAC_TOE = GAMES[ConfigKey("tic_tac_toe_2p")]
 LOADED = count()

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from recorded_run import recording, write_journal
 
-from app.cli.streams import tolerate_closed_output
+from flyball.app.cli.streams import tolerate_closed_output
 
 PROGRAM = """
 import sys
 from pathlib import Path
-from app.cli.streams import tolerate_closed_output
+from flyball.app.cli.streams import tolerate_closed_output
 told = []
 with tolerate_closed_output(lambda: told.append(1)):
     print("a" * 100_000, flush=True)
@@ -33,9 +33,9 @@ def test_what_is_written_after_that_leads_nowhere(stderr: int) -> None:
 
 
 FULL = """
-from app.cli.streams import set_up_streams
+from flyball.app.cli.streams import set_up_streams
 set_up_streams()
-from app.cli.up import _tolerant
+from flyball.app.cli.up import _tolerant
 for _ in range(2):
     with _tolerant():
         print("a" * 100_000, flush=True)
@@ -63,7 +63,7 @@ def test_run_goes_on_when_its_output_fills_a_disk() -> None:
 )
 def test_closed_pipe_keeps_the_exit_code(tmp_path: Path, words: list[str], code: int, stderr: int) -> None:
     write_journal(tmp_path / "journal.sqlite", recording().events)
-    command = [sys.executable, "-m", "app.cli", "--run", str(tmp_path), *words]
+    command = [sys.executable, "-m", "flyball.app.cli", "--run", str(tmp_path), *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr) as process:
         assert process.stdout is not None
         process.stdout.close()

@@ -7,7 +7,7 @@ import pytest
 from commands import invoke
 from recorded_run import recording, write_journal
 
-from app.api.commands import completed, flyball, flyball_anywhere
+from flyball.app.api.commands import completed, flyball, flyball_anywhere
 
 ODD = "it's my run"
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from rotations import rotations
 
-from app.comparison.run import ConfigFigures, RunFigures
-from app.comparison.strength import MatchRecord, players_of
-from app.comparison.study import Study
-from app.comparison.summary import interval, summarise
-from app.config import GAMES, RunSettings
-from app.core import BadUsage
-from app.league.totals import PairTotals
+from flyball.app.comparison.run import ConfigFigures, RunFigures
+from flyball.app.comparison.strength import MatchRecord, players_of
+from flyball.app.comparison.study import Study
+from flyball.app.comparison.summary import interval, summarise
+from flyball.app.config import GAMES, RunSettings
+from flyball.app.core import BadUsage
+from flyball.app.league.totals import PairTotals
 
 KEYS = ("tic_tac_toe_2p", "connect_four_2p")
 MODEL = {name: f"{number:064x}" for number, name in enumerate(("all 0", "all 1", "none 0", "none 1"), 1)}

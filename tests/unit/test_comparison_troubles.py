@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from app.comparison.troubles import TROUBLES, FaultyEngine, Planted
-from app.comparison.virtual_time import VirtualLoop
-from app.config import GAMES, RunSettings
-from app.core import BadUsage
-from app.engine import JobFailed
+from flyball.app.comparison.troubles import TROUBLES, FaultyEngine, Planted
+from flyball.app.comparison.virtual_time import VirtualLoop
+from flyball.app.config import GAMES, RunSettings
+from flyball.app.core import BadUsage
+from flyball.app.engine import JobFailed
 
 KEY, OTHER = "tic_tac_toe_2p", "connect_four_2p"
 WORKERS = ("selfplay_worker@node1", "selfplay_worker@node2")

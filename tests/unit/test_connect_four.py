@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from board_games import SLOT, after
 
-from app.config import GAMES
-from app.core import ConfigKey
-from app.games import IllegalAction, open_table
-from app.games.board_table import BoardTable
-from app.games.connect_four import COLUMNS, CONNECT_FOUR, ROWS, has_four
-from app.games.openspiel import OpenSpielTable
+from flyball.app.config import GAMES
+from flyball.app.core import ConfigKey
+from flyball.app.games import IllegalAction, open_table
+from flyball.app.games.board_table import BoardTable
+from flyball.app.games.connect_four import COLUMNS, CONNECT_FOUR, ROWS, has_four
+from flyball.app.games.openspiel import OpenSpielTable
 
 CONFIG = GAMES[ConfigKey("connect_four_2p")]
 LINES = [

@@ -6,11 +6,11 @@ import pytest
 from driving import KEY
 from generated_run import generated, hasty, laptop
 
-from app.config import BadSettings, RunSettings
-from app.config.controllers import ControllerSettings
-from app.core import Name
-from app.dashboard.model import RunModel
-from app.events import (
+from flyball.app.config import BadSettings, RunSettings
+from flyball.app.config.controllers import ControllerSettings
+from flyball.app.core import Name
+from flyball.app.dashboard.model import RunModel
+from flyball.app.events import (
     EvaluationCompleted,
     Event,
     NodeQuarantined,
@@ -20,7 +20,7 @@ from app.events import (
     QualityScoreUpdated,
     follow,
 )
-from app.replay.controller_reports import LISTED, ControllerReports, Decision
+from flyball.app.replay.controller_reports import LISTED, ControllerReports, Decision
 
 EVENTS = tuple(generated(4000, seed=2))
 ONLY = {

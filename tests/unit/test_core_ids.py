@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core import derive_id, derive_seed, split_search
+from flyball.app.core import derive_id, derive_seed, split_search
 
 parts = st.lists(st.text(max_size=5) | st.integers(), max_size=4)
 
@@ -18,7 +18,7 @@ def test_known_ids_and_seeds_are_the_same_in_every_process() -> None:
     assert derive_id() == "cae66941d9efbd404e4d88758ea67670"
     assert derive_id("trigger", "cause", 0) == "7c9062c53acef8fdca8a6da104c45a54"
     assert derive_seed(1, "hex7_2p", "selfplay", 17) == 6290276297042521949
-    code = "from app.core import derive_seed; print(derive_seed(7, 'hex7_2p', 3))"
+    code = "from flyball.app.core import derive_seed; print(derive_seed(7, 'hex7_2p', 3))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert int(printed) == derive_seed(7, "hex7_2p", 3)
 

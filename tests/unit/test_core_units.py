@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from app.core import FlyballError, Rate, backoff, wilson_interval
+from flyball.app.core import FlyballError, Rate, backoff, wilson_interval
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from driving import KEY, OTHER_KEY, Driven, gated, played, rated, run_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.config import GAMES, RunSettings
-from app.controllers import CurriculumIntegration, FeedbackState
-from app.controllers.curriculum import normalised, plateaued, worth
-from app.events import ClockTick, CurriculumRebalanced, EvaluationCompleted, ExplorationBoost, PlateauDetected
+from flyball.app.config import GAMES, RunSettings
+from flyball.app.controllers import CurriculumIntegration, FeedbackState
+from flyball.app.controllers.curriculum import normalised, plateaued, worth
+from flyball.app.events import ClockTick, CurriculumRebalanced, EvaluationCompleted, ExplorationBoost, PlateauDetected
 
 TICK = ClockTick(period_seconds=10)
 EMPTY = FeedbackState(config_key=KEY)

@@ -15,9 +15,9 @@ from recorded_run import recording
 from structlog.testing import capture_logs
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from app.config import Deployment, RunFolder
-from app.events import CheckpointAdded, Event, Payload
-from app.telemetry import NoWandb, RunCurves, TensorBoardCurves, check_wandb, points
+from flyball.app.config import Deployment, RunFolder
+from flyball.app.events import CheckpointAdded, Event, Payload
+from flyball.app.telemetry import NoWandb, RunCurves, TensorBoardCurves, check_wandb, points
 
 CONFIG = "connect_four_2p"
 

@@ -12,8 +12,8 @@ from math import modf
 import numpy as np
 import pytest
 
-from app.controllers.watchdog import cusum_step
-from app.core import expected_score
+from flyball.app.controllers.watchdog import cusum_step
+from flyball.app.core import expected_score
 
 DROP, THRESHOLD, CELLS = 100.0, 6.25, 1000
 

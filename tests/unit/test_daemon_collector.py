@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from daemons.process import calm_collector
+from flyball.daemons.process import calm_collector
 
 
 @pytest.fixture(autouse=True)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from app.config import Deployment
-from daemons.process import processes_of, sized
-from daemons.registry import DAEMONS
+from flyball.app.config import Deployment
+from flyball.daemons.process import processes_of, sized
+from flyball.daemons.registry import DAEMONS
 
 DEPLOYMENT = Deployment.model_validate({"processes": {"selfplay": 4, "inspection": 3, "training": 2, "evaluation": 5}})
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_run import KEY, recording
 
-from app.dashboard.curves import ConfigCurves, elo_axis, thin
-from app.dashboard.model import RunModel
+from flyball.app.dashboard.curves import ConfigCurves, elo_axis, thin
+from flyball.app.dashboard.model import RunModel
 
 finite = st.floats(-1e6, 1e6)
 

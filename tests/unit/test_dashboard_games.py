@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from profiles import examples
 from starlette.testclient import TestClient
 
-from app.api.watching import Decision
-from app.config import GAMES
-from app.dashboard.watched import Record, view_of
-from app.games import open_table
-from app.games.positions import spectator_of
+from flyball.app.api.watching import Decision
+from flyball.app.config import GAMES
+from flyball.app.dashboard.watched import Record, view_of
+from flyball.app.games import open_table
+from flyball.app.games.positions import spectator_of
 
 KEY = "tic_tac_toe_2p"
 GAME = f"/games?config={KEY}&player=random&against=random&seat=0&seed=3"

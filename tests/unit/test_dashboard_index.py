@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_run import KEY, recording
 
-from app.dashboard.index import EventIndex
-from app.events import ModelPromoted, TrainingCompleted
+from flyball.app.dashboard.index import EventIndex
+from flyball.app.events import ModelPromoted, TrainingCompleted
 
 
 def indexed(most: int = 1_000_000) -> EventIndex:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from app.core import FlyballError
-from app.dashboard import jobs as module
-from app.dashboard.jobs import MOST_KEPT, MOST_WAITING, PageJob, PageJobs, TooManyJobs
-from app.engine import InlineEngine
+from flyball.app.core import FlyballError
+from flyball.app.dashboard import jobs as module
+from flyball.app.dashboard.jobs import MOST_KEPT, MOST_WAITING, PageJob, PageJobs, TooManyJobs
+from flyball.app.engine import InlineEngine
 
 HERE = __name__
 DONE_SECONDS = 200.0

@@ -5,10 +5,10 @@ from typing import Any
 from driving import promoted
 from recorded_run import KEY, NEW, OLD, START, Recording
 
-from app.config import RunSettings
-from app.dashboard.marks import MOST, ConfigMarks
-from app.dashboard.model import RunModel
-from app.events import (
+from flyball.app.config import RunSettings
+from flyball.app.dashboard.marks import MOST, ConfigMarks
+from flyball.app.dashboard.model import RunModel
+from flyball.app.events import (
     CurriculumRebalanced,
     ExplorationBoost,
     HyperparameterUpdated,

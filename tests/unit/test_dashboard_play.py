@@ -18,16 +18,16 @@ from profiles import examples
 from selfplay_rig import CONFIG, put_model
 from starlette.testclient import TestClient
 
-from app.api.kept_games import KeptGame
-from app.api.playing import PERSON, Opinion
-from app.config import GAMES, RunFolder
-from app.core import ConfigKey
-from app.dashboard import playing
-from app.dashboard.jobs import PageJob
-from app.dashboard.pages import play
-from app.games.hearts.cards import CARDS
-from app.games.positions import card_name, spectator_of
-from app.games.session import GameSession
+from flyball.app.api.kept_games import KeptGame
+from flyball.app.api.playing import PERSON, Opinion
+from flyball.app.config import GAMES, RunFolder
+from flyball.app.core import ConfigKey
+from flyball.app.dashboard import playing
+from flyball.app.dashboard.jobs import PageJob
+from flyball.app.dashboard.pages import play
+from flyball.app.games.hearts.cards import CARDS
+from flyball.app.games.positions import card_name, spectator_of
+from flyball.app.games.session import GameSession
 
 KEY, MODELS, HEARTS = "tic_tac_toe_2p", str(CONFIG.key), ConfigKey("hearts_4p")
 

@@ -5,10 +5,10 @@ from itertools import pairwise
 import pytest
 from generated_run import cluster, generated, laptop
 
-from app.controllers.state import FeedbackState, WorkerTime
-from app.core import ConfigKey
-from app.dashboard.model import RunModel
-from app.dashboard.shares import MOST_MOMENTS, MOST_SHOWN, WorkerShares
+from flyball.app.controllers.state import FeedbackState, WorkerTime
+from flyball.app.core import ConfigKey
+from flyball.app.dashboard.model import RunModel
+from flyball.app.dashboard.shares import MOST_MOMENTS, MOST_SHOWN, WorkerShares
 
 A, B = ConfigKey("a"), ConfigKey("b")
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from app.games.diplomacy.game import play_phase
-from app.games.diplomacy.maps import Unit
-from app.games.diplomacy.orders import parse_order
-from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Phase, Position, opening
-from app.games.diplomacy.position import RETREATS as RETREATING
-from app.games.diplomacy.standard import STANDARD
+from flyball.app.games.diplomacy.game import play_phase
+from flyball.app.games.diplomacy.maps import Unit
+from flyball.app.games.diplomacy.orders import parse_order
+from flyball.app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Phase, Position, opening
+from flyball.app.games.diplomacy.position import RETREATS as RETREATING
+from flyball.app.games.diplomacy.standard import STANDARD
 
 TEXT = (Path(__file__).parents[1] / "support" / "datc_cases.txt").read_text()
 CASES = [block.split("\n") for block in re.split(r"\n\n+", TEXT.strip())]

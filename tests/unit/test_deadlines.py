@@ -5,9 +5,9 @@ from builders import training_of
 from driving import KEY, DrivenWorker, played, promoted, run_settings
 from scenario_events import asked
 
-from app.config import GAMES, DeadlineSettings, EvaluationSettings
-from app.engine import JobTimedOut
-from app.events import (
+from flyball.app.config import GAMES, DeadlineSettings, EvaluationSettings
+from flyball.app.engine import JobTimedOut
+from flyball.app.events import (
     DistributionFailed,
     EvaluationFailed,
     EvaluationRequested,
@@ -15,11 +15,11 @@ from app.events import (
     SelfplayFailed,
     TrainingFailed,
 )
-from daemons.distribution import Distributor
-from daemons.evaluation import Evaluator
-from daemons.quality_monitor import QualityMonitor
-from daemons.selfplay_worker import SelfplayWorker
-from daemons.training import Trainer
+from flyball.daemons.distribution import Distributor
+from flyball.daemons.evaluation import Evaluator
+from flyball.daemons.quality_monitor import QualityMonitor
+from flyball.daemons.selfplay_worker import SelfplayWorker
+from flyball.daemons.training import Trainer
 
 DEADLINES = DeadlineSettings(
     selfplay_seconds=1.0, inspection_seconds=2.0, training_seconds=3.0, distribution_seconds=4.0

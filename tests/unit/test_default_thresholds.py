@@ -4,18 +4,18 @@ import pytest
 from builders import ready, tuned
 from driving import HOUR, KEY, Driven, distributed, match, played, rated, run_settings, scored
 
-from app.config import FeedbackSettings
-from app.config.feedback import StallSettings
-from app.controllers import (
+from flyball.app.config import FeedbackSettings
+from flyball.app.config.feedback import StallSettings
+from flyball.app.controllers import (
     EvaluationFeedbackHandler,
     FeedbackLoopController,
     FeedbackState,
     GauntletFeedbackController,
     SelfplayScheduler,
 )
-from app.controllers.scheduler import CONFIG
-from app.events import ClockTick, CurriculumRebalanced, TrainingBlockedByQuality, TrainingIntensityChanged
-from app.events.envelope import EPOCH
+from flyball.app.controllers.scheduler import CONFIG
+from flyball.app.events import ClockTick, CurriculumRebalanced, TrainingBlockedByQuality, TrainingIntensityChanged
+from flyball.app.events.envelope import EPOCH
 
 TICK = ClockTick(period_seconds=10)
 EMPTY = FeedbackState(config_key=KEY)

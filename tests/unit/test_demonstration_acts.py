@@ -13,21 +13,21 @@ from scenario_events import known_after, played
 from selfplay_rig import put_model
 from starlette.datastructures import QueryParams
 
-from app.api.runs import locate_run
-from app.cli import demonstration
-from app.cli.demonstration import Demonstration, prepare_demonstration, refuse_options
-from app.cli.group import EXIT_CODES, main
-from app.config import RunSettings
-from app.config.loading import load
-from app.controllers.emitters import BUILT_IN
-from app.core import FlyballError
-from app.dashboard.pages.events import EventFilter
-from app.dashboard.server import PAGES
-from app.events import Decision
-from app.scenarios import SCENARIOS, Plan
-from app.scenarios.demonstration import ACTS, Act, settings_text
-from app.store import FileStore
-from daemons.suitability import check_playable
+from flyball.app.api.runs import locate_run
+from flyball.app.cli import demonstration
+from flyball.app.cli.demonstration import Demonstration, prepare_demonstration, refuse_options
+from flyball.app.cli.group import EXIT_CODES, main
+from flyball.app.config import RunSettings
+from flyball.app.config.loading import load
+from flyball.app.controllers.emitters import BUILT_IN
+from flyball.app.core import FlyballError
+from flyball.app.dashboard.pages.events import EventFilter
+from flyball.app.dashboard.server import PAGES
+from flyball.app.events import Decision
+from flyball.app.scenarios import SCENARIOS, Plan
+from flyball.app.scenarios.demonstration import ACTS, Act, settings_text
+from flyball.app.store import FileStore
+from flyball.daemons.suitability import check_playable
 
 ADDRESS = "http://127.0.0.1:8417/"
 LATE = EXIT_CODES["unavailable"]

@@ -11,32 +11,32 @@ from driving import KEY, run_settings
 from scenario_events import asked as asked_games
 from selfplay_rig import CONFIG, ignore, put_model, selfplay_spec
 
-from app.config import BadSettings, Compute, Deployment, PipelineSettings, PpoCoefficients
-from app.config.devices import GPU_GAMES
-from app.config.loading import load
-from app.controllers.fold import Fold
-from app.engine import InlineEngine, JobFailed
-from app.events import EvaluationRequested, Payload
-from app.games import open_table
-from app.job_specs import JobContext
-from app.learning import devices, torchrun
-from app.learning.devices import MissingDevice, UnknownDevice, decided, games_at_once, missing_device, resolve
-from app.learning.jobs import train
-from app.learning.network import bytes_to_parameters
-from app.learning.torchrun import own_device
-from app.play.gauntlet import GauntletSpec, Opponent
-from app.play.matches import batch
-from app.play.players import load_player
-from app.play.selfplay import play
-from app.store import FileStore, get_checkpoint, get_shard
-from app.train.game import UnfitSettings
-from app.train.learning import check_start
-from daemons import suitability
-from daemons.evaluation import Evaluator
-from daemons.jobs import Worker, WorkerIdentity
-from daemons.selfplay_worker import SelfplayWorker
-from daemons.suitability import check_devices
-from daemons.training import Trainer
+from flyball.app.config import BadSettings, Compute, Deployment, PipelineSettings, PpoCoefficients
+from flyball.app.config.devices import GPU_GAMES
+from flyball.app.config.loading import load
+from flyball.app.controllers.fold import Fold
+from flyball.app.engine import InlineEngine, JobFailed
+from flyball.app.events import EvaluationRequested, Payload
+from flyball.app.games import open_table
+from flyball.app.job_specs import JobContext
+from flyball.app.learning import devices, torchrun
+from flyball.app.learning.devices import MissingDevice, UnknownDevice, decided, games_at_once, missing_device, resolve
+from flyball.app.learning.jobs import train
+from flyball.app.learning.network import bytes_to_parameters
+from flyball.app.learning.torchrun import own_device
+from flyball.app.play.gauntlet import GauntletSpec, Opponent
+from flyball.app.play.matches import batch
+from flyball.app.play.players import load_player
+from flyball.app.play.selfplay import play
+from flyball.app.store import FileStore, get_checkpoint, get_shard
+from flyball.app.train.game import UnfitSettings
+from flyball.app.train.learning import check_start
+from flyball.daemons import suitability
+from flyball.daemons.evaluation import Evaluator
+from flyball.daemons.jobs import Worker, WorkerIdentity
+from flyball.daemons.selfplay_worker import SelfplayWorker
+from flyball.daemons.suitability import check_devices
+from flyball.daemons.training import Trainer
 
 AUTO, BFLOAT16 = Compute(precision="auto"), Compute(precision="bfloat16")
 GPU = Compute(device="cuda:1", precision="bfloat16")
@@ -174,9 +174,9 @@ async def test_a_job_on_a_missing_device_fails_and_says_so(tmp_path: Path) -> No
     training |= {"shards": ["c" * 64], "seed": 1, "step": 0, "learning_rate": 1e-3, "epochs": 1}
     (match,) = gauntlet(tmp_path, model, device="cuda").parts
     jobs = {
-        "app.play.selfplay:play": selfplay_spec(tmp_path, model, device="cuda"),
-        "app.play.matches:batch": match,
-        "app.learning.jobs:train": training,
+        "flyball.app.play.selfplay:play": selfplay_spec(tmp_path, model, device="cuda"),
+        "flyball.app.play.matches:batch": match,
+        "flyball.app.learning.jobs:train": training,
     }
     engine = InlineEngine()
     for function, spec in jobs.items():

@@ -6,11 +6,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from app.config import GAMES
-from app.config.loading import load
-from app.games.table import UnknownGame
-from app.language.diplomacy_text import VARIANTS, DiplomacyVariant
-from app.language.text_games import open_text_table, text_table
+from flyball.app.config import GAMES
+from flyball.app.config.loading import load
+from flyball.app.games.table import UnknownGame
+from flyball.app.language.diplomacy_text import VARIANTS, DiplomacyVariant
+from flyball.app.language.text_games import open_text_table, text_table
 
 
 def finished(game: str, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:

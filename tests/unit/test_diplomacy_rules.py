@@ -6,17 +6,17 @@ from random import Random
 
 import pytest
 
-from app.core import BadUsage
-from app.games.diplomacy.bots import BOTS
-from app.games.diplomacy.game import Ending, Game
-from app.games.diplomacy.maps import BadMap, parse_map
-from app.games.diplomacy.orders import BadOrder, parse_order
-from app.games.diplomacy.position import ADJUSTMENTS, RETREATS, opening
-from app.games.diplomacy.saved import BadSavedGame, load, save
-from app.games.diplomacy.scoring import material_scores, placed_scores, ranks, shares, zero_sum
-from app.games.diplomacy.small import SMALL
-from app.games.diplomacy.standard import STANDARD
-from app.games.diplomacy.text import CLOSE, OPEN, history, preamble, prompt
+from flyball.app.core import BadUsage
+from flyball.app.games.diplomacy.bots import BOTS
+from flyball.app.games.diplomacy.game import Ending, Game
+from flyball.app.games.diplomacy.maps import BadMap, parse_map
+from flyball.app.games.diplomacy.orders import BadOrder, parse_order
+from flyball.app.games.diplomacy.position import ADJUSTMENTS, RETREATS, opening
+from flyball.app.games.diplomacy.saved import BadSavedGame, load, save
+from flyball.app.games.diplomacy.scoring import material_scores, placed_scores, ranks, shares, zero_sum
+from flyball.app.games.diplomacy.small import SMALL
+from flyball.app.games.diplomacy.standard import STANDARD
+from flyball.app.games.diplomacy.text import CLOSE, OPEN, history, preamble, prompt
 
 BOARDS = [STANDARD, SMALL]
 

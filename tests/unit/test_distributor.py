@@ -7,9 +7,9 @@ from builders import EVIDENCE, ready, rejected, rolled_back, training_failed, un
 from driving import KEY, OTHER_KEY, DrivenWorker, distributed, run_settings
 from leagues import model
 
-from app.core import Elo, FlyballError
-from app.engine import JobFailed
-from app.events import (
+from flyball.app.core import Elo, FlyballError
+from flyball.app.engine import JobFailed
+from flyball.app.events import (
     CheckpointAdded,
     CheckpointRetired,
     ClockTick,
@@ -23,9 +23,9 @@ from app.events import (
     RollbackRequested,
     SelfplayFailed,
 )
-from app.job_specs import DistributionResult
-from app.store import DamagedBlob
-from daemons.distribution import KEPT, OVERDUE, SPARED, Distributor
+from flyball.app.job_specs import DistributionResult
+from flyball.app.store import DamagedBlob
+from flyball.daemons.distribution import KEPT, OVERDUE, SPARED, Distributor
 
 PLAY_FAILED = SelfplayFailed(request_id="r", worker="selfplay_worker@laptop", error="damaged")
 TICK = ClockTick(period_seconds=10)

@@ -13,19 +13,19 @@ import pytest
 from builders import intensity, ready, rejected, rolled_back, training_failed, training_of, unrated
 from recorded_run import KEY, NEW, OLD, START, Recording, evaluated, recording, trained
 
-from app.api.publishing import payload_of
-from app.api.runs import locate_run
-from app.bus.keys import Key
-from app.bus.ports import Present, Sign
-from app.cli.doctor import nagios, page_of, runbook
-from app.cli.group import main
-from app.core import ModelHash
-from app.doctor.checks import CHECKS
-from app.doctor.diagnosis import RUNBOOKS, code_of, diagnose, worst
-from app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem, StoreUse
-from app.doctor.gathering import RECENT
-from app.doctor.training import GATE_HOURS
-from app.events import (
+from flyball.app.api.publishing import payload_of
+from flyball.app.api.runs import locate_run
+from flyball.app.bus.keys import Key
+from flyball.app.bus.ports import Present, Sign
+from flyball.app.cli.doctor import nagios, page_of, runbook
+from flyball.app.cli.group import main
+from flyball.app.core import ModelHash
+from flyball.app.doctor.checks import CHECKS
+from flyball.app.doctor.diagnosis import RUNBOOKS, code_of, diagnose, worst
+from flyball.app.doctor.facts import BrokerAnswer, Disk, Facts, Growth, Problem, StoreUse
+from flyball.app.doctor.gathering import RECENT
+from flyball.app.doctor.training import GATE_HOURS
+from flyball.app.events import (
     AccessRefused,
     ClockTick,
     DaemonFailed,
@@ -41,7 +41,7 @@ from app.events import (
     TrainingBlockedByQuality,
     resolve,
 )
-from app.status.status import Board, ProcessEnd
+from flyball.app.status.status import Board, ProcessEnd
 
 ROOT = Path(__file__).parents[2]
 CODES = [code_of(check) for check in CHECKS]

@@ -8,9 +8,9 @@ import pytest
 from commands import invoke, succeeded
 from starlette.testclient import TestClient
 
-from app.dashboard import documents
-from app.dashboard.documentation import documentation
-from app.dashboard.documents import by_path, images, page_of
+from flyball.app.dashboard import documents
+from flyball.app.dashboard.documentation import documentation
+from flyball.app.dashboard.documents import by_path, images, page_of
 
 ROOT = Path(__file__).parents[2]
 PATHS = sorted(by_path())
@@ -84,5 +84,5 @@ def test_other_files_and_foreign_hosts_are_not_served(reader: TestClient, path: 
 
 def test_docs_names_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     served = []
-    monkeypatch.setattr("app.dashboard.documentation.serve", lambda socket: served.append(socket.getsockname()))
+    monkeypatch.setattr("flyball.app.dashboard.documentation.serve", lambda socket: served.append(socket.getsockname()))
     succeeded(invoke("docs"), f"Documentation at http://127.0.0.1:{served[0][1]}/docs")

@@ -1,6 +1,6 @@
 import numpy as np
 
-from app.play.rng import draw_points, number_streams
+from flyball.app.play.rng import draw_points, number_streams
 
 
 def test_points_are_those_of_splitmix64_and_even() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from driving import KEY, NEW, run_settings
 
-from app.config import KNOBS, RunSettings
-from app.controllers.emitters import BUILT_IN, OWNERS, emitter_of
-from app.core import ModelHash
-from app.events import (
+from flyball.app.config import KNOBS, RunSettings
+from flyball.app.controllers.emitters import BUILT_IN, OWNERS, emitter_of
+from flyball.app.core import ModelHash
+from flyball.app.events import (
     AdaptiveParamsChanged,
     ClockTick,
     EvaluationRequested,
@@ -22,9 +22,9 @@ from app.events import (
     follow,
     originate,
 )
-from app.events.envelope import EPOCH, Cause
-from app.status.summary import event_text
-from daemons.registry import DAEMONS
+from flyball.app.events.envelope import EPOCH, Cause
+from flyball.app.status.summary import event_text
+from flyball.daemons.registry import DAEMONS
 
 CAUSE = Cause(id="cause", subject=KEY, correlationid="c", traceparent=None, sequence=1, recorded_us=1)
 GATE = EvaluationRequested(purpose="gate", model=NEW, step=1, seed=1)

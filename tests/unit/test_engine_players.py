@@ -11,17 +11,17 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
-from app.config import GAMES, BotSettings, Compute
-from app.core import ConfigKey
-from app.games import open_table
-from app.games.notation import NoNotation
-from app.play import engine_process
-from app.play.engine_process import EngineProcess
-from app.play.engines import EngineFailed, EnginePlayer
-from app.play.own_players import Turn
-from app.play.players import PlayerCache, RandomPlayer
-from app.play.rollout import Rollout, Schedule
-from app.store import MemoryStore
+from flyball.app.config import GAMES, BotSettings, Compute
+from flyball.app.core import ConfigKey
+from flyball.app.games import open_table
+from flyball.app.games.notation import NoNotation
+from flyball.app.play import engine_process
+from flyball.app.play.engine_process import EngineProcess
+from flyball.app.play.engines import EngineFailed, EnginePlayer
+from flyball.app.play.own_players import Turn
+from flyball.app.play.players import PlayerCache, RandomPlayer
+from flyball.app.play.rollout import Rollout, Schedule
+from flyball.app.store import MemoryStore
 
 GO = GAMES[ConfigKey("go7_2p")]
 PASS = 49
@@ -155,8 +155,8 @@ def test_engine_ends_with_its_player(tmp_path: Path) -> None:
 
 OWNER = """
 import sys, time
-from app.play.engine_process import EngineProcess
-from app.play.engine_protocols import Exchange
+from flyball.app.play.engine_process import EngineProcess
+from flyball.app.play.engine_protocols import Exchange
 engine = EngineProcess(sys.argv[1:], ".", 60.0)
 engine.exchange(Exchange(("1 name",), ("=1",), lambda lines: lines[-1]))
 print("asked", flush=True)

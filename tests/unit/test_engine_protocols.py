@@ -3,11 +3,11 @@
 import pyspiel
 import pytest
 
-from app.config import GAMES, BotSettings, EngineProtocol, GameConfig
-from app.core import ConfigKey
-from app.games import open_table
-from app.games.notation import NOTATIONS, EnginePosition, NoNotation, notation_of
-from app.play.engine_protocols import SPEECHES, EngineFault, EngineSpeech
+from flyball.app.config import GAMES, BotSettings, EngineProtocol, GameConfig
+from flyball.app.core import ConfigKey
+from flyball.app.games import open_table
+from flyball.app.games.notation import NOTATIONS, EnginePosition, NoNotation, notation_of
+from flyball.app.play.engine_protocols import SPEECHES, EngineFault, EngineSpeech
 
 GO = GAMES[ConfigKey("go7_2p")]
 CHESS = GameConfig(key=ConfigKey("chess_2p"), game="chess", players=2)

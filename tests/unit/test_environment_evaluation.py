@@ -11,19 +11,19 @@ import pytest
 import torch
 from gymnasium.vector import AutoresetMode
 
-from app.config import NetworkSettings
-from app.core import NetworkShape
-from app.gym.episodes import EpisodeSummary, UnfinishedEpisodes, trajectory_rows
-from app.gym.evaluation import (
+from flyball.app.config import NetworkSettings
+from flyball.app.core import NetworkShape
+from flyball.app.gym.episodes import EpisodeSummary, UnfinishedEpisodes, trajectory_rows
+from flyball.app.gym.evaluation import (
     BadEnvironment,
     GymnasiumEnvironments,
     UnknownEnvironment,
     evaluate_episodes,
     open_environments,
 )
-from app.learning.dense import ActorCritic
-from app.learning.inference import Policy
-from app.learning.network import init_policy
+from flyball.app.learning.dense import ActorCritic
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.network import init_policy
 
 
 def forward(observations: Any) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Rules of ``app.gym.episodes``, by their numbers."""
+"""Rules of ``flyball.app.gym.episodes``, by their numbers."""
 
 from collections.abc import Sequence
 from itertools import cycle
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scripted_environments import Script, steps_of
 
-from app.gym.episodes import (
+from flyball.app.gym.episodes import (
     Autoreset,
     EpisodeSummary,
     NotFinite,

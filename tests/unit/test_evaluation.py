@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from chained_ratings import OpponentScore, performance_rating
 
-from app.config import EvaluationSettings
-from app.core import Elo, ModelHash
-from app.league.ratings import RatingPrior
-from app.play.gauntlet import plan_gauntlet
-from app.play.inspection import ShardStatistics, quality_score
-from app.play.match_statistics import (
+from flyball.app.config import EvaluationSettings
+from flyball.app.core import Elo, ModelHash
+from flyball.app.league.ratings import RatingPrior
+from flyball.app.play.gauntlet import plan_gauntlet
+from flyball.app.play.inspection import ShardStatistics, quality_score
+from flyball.app.play.match_statistics import (
     MatchGames,
     NoGames,
     game_scores,

@@ -1,10 +1,10 @@
 import pytest
 from pydantic import ValidationError
 
-from app.config import GAMES
-from app.core import FlyballError, ModelHash
-from app.play.gauntlet import BatchResult, BatchSpec, GauntletSpec, NothingPlayed, Opponent
-from app.play.match_statistics import MatchGames
+from flyball.app.config import GAMES
+from flyball.app.core import FlyballError, ModelHash
+from flyball.app.play.gauntlet import BatchResult, BatchSpec, GauntletSpec, NothingPlayed, Opponent
+from flyball.app.play.match_statistics import MatchGames
 
 HERO, CHAMPION = (ModelHash(letter * 64) for letter in "ab")
 CONFIG = GAMES["connect_four_2p"]

@@ -9,17 +9,17 @@ from driving import KEY, Driven, DrivenWorker, gauntlet_result, match, promoted,
 from independent_games import of_games
 from leagues import model
 
-from app.controllers.fold import SETTINGS_KEY, Fold, written
-from app.controllers.league_keeper import LeagueKeeper
-from app.controllers.loop import MOST_UNRATED
-from app.core import Elo, expected_score
-from app.events import AgentRating, EloUpdated, EvaluationCompleted, EvaluationRequested, Payload
-from app.job_specs import JobContext
-from app.league.audit import audit
-from app.league.ratings import Estimate
-from app.league.totals import PairTotals
-from daemons.evaluation import Evaluator
-from daemons.jobs import WorkerIdentity
+from flyball.app.controllers.fold import SETTINGS_KEY, Fold, written
+from flyball.app.controllers.league_keeper import LeagueKeeper
+from flyball.app.controllers.loop import MOST_UNRATED
+from flyball.app.core import Elo, expected_score
+from flyball.app.events import AgentRating, EloUpdated, EvaluationCompleted, EvaluationRequested, Payload
+from flyball.app.job_specs import JobContext
+from flyball.app.league.audit import audit
+from flyball.app.league.ratings import Estimate
+from flyball.app.league.totals import PairTotals
+from flyball.daemons.evaluation import Evaluator
+from flyball.daemons.jobs import WorkerIdentity
 
 GAIN = 50.0
 """Elo that a generation really gains."""

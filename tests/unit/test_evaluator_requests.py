@@ -4,8 +4,8 @@ import pytest
 from builders import unrated
 from driving import KEY, NEW, OLD, DrivenWorker, promoted, rated
 
-from app.events import EvaluationCompleted, EvaluationRequested, Event
-from daemons.evaluation import Evaluator
+from flyball.app.events import EvaluationCompleted, EvaluationRequested, Event
+from flyball.daemons.evaluation import Evaluator
 
 
 def asked(model: str, purpose: str = "rating") -> EvaluationRequested:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from commands import invoke
 
-from app.events import CATALOGUE, Kind
-from daemons.bootstrap import consumers, emitters
-from daemons.graph import compact, render, whole
-from daemons.registry import DAEMONS
+from flyball.app.events import CATALOGUE, Kind
+from flyball.daemons.bootstrap import consumers, emitters
+from flyball.daemons.graph import compact, render, whole
+from flyball.daemons.registry import DAEMONS
 
 PAGE = Path(__file__).parents[2] / "ADR" / "guide" / "events.md"
 BEGIN, END = "<!-- flyball events graph --compact -->\n```mermaid\n", "```\n<!-- end -->"

@@ -7,9 +7,9 @@ import pytest
 from recorded_run import recording
 from rich.text import Text
 
-from app.cli.output import NARROW, write_event
-from app.events import EvaluationCompleted, ModelPromoted
-from app.status.summary import event_text
+from flyball.app.cli.output import NARROW, write_event
+from flyball.app.events import EvaluationCompleted, ModelPromoted
+from flyball.app.status.summary import event_text
 
 
 class Terminal(io.StringIO):

@@ -7,7 +7,7 @@ import pytest
 from driving import NEW, match
 from pydantic import ValidationError
 
-from app.events import (
+from flyball.app.events import (
     CATALOGUE,
     CheckpointAdded,
     EvaluationRequested,
@@ -20,8 +20,8 @@ from app.events import (
     SelfplayFailed,
     originate,
 )
-from app.events.envelope import EPOCH
-from app.events.schemas import envelope_schema
+from flyball.app.events.envelope import EPOCH
+from flyball.app.events.schemas import envelope_schema
 
 SHARD = "c" * 64
 PARITY = {"request_id": "r", "worker": None, "shard": SHARD, "against": None, "checked": 3, "failures": 0}

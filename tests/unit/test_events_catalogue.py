@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.events import BY_NAME, BY_TYPE, CATALOGUE, Kind, Payload, Scope, UnknownEventType, resolve
+from flyball.app.events import BY_NAME, BY_TYPE, CATALOGUE, Kind, Payload, Scope, UnknownEventType, resolve
 
 TABLE = {
     Kind.FACT: """

@@ -8,8 +8,8 @@ import pytest
 from driving import match
 from pydantic import ValidationError
 
-from app.core import ConfigKey, ModelHash, Rate
-from app.events import (
+from flyball.app.core import ConfigKey, ModelHash, Rate
+from flyball.app.events import (
     CurriculumRebalanced,
     Envelope,
     MalformedEvent,

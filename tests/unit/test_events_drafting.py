@@ -6,8 +6,8 @@ from itertools import product
 import pytest
 from pydantic import ValidationError
 
-from app.core import ModelHash
-from app.events import (
+from flyball.app.core import ModelHash
+from flyball.app.events import (
     ClockTick,
     EvaluationRequested,
     Event,

@@ -8,10 +8,10 @@ import pytest
 from jsonschema import Draft7Validator
 from pydantic import Field, create_model
 
-from app.events import BY_TYPE, CATALOGUE, Payload, Scope, envelope_model, resolve, schemas
-from app.events.codec import UPCASTS
-from app.events.schemas import documents, envelope_schema, file_name, problems, render, shape
-from app.events.schemas.__main__ import FOLDER, main, read
+from flyball.app.events import BY_TYPE, CATALOGUE, Payload, Scope, envelope_model, resolve, schemas
+from flyball.app.events.codec import UPCASTS
+from flyball.app.events.schemas import documents, envelope_schema, file_name, problems, render, shape
+from flyball.app.events.schemas.__main__ import FOLDER, main, read
 
 TICK = "flyball.clock.tick.v1.json"
 

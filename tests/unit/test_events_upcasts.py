@@ -12,9 +12,9 @@ from driving import KEY, parity, played, rated, scored, trained
 from pydantic import ValidationError
 from scenario_events import asked
 
-from app.config import GAMES, FeedbackSettings, RunSettings
-from app.config.feedback import StallSettings
-from app.events import (
+from flyball.app.config import GAMES, FeedbackSettings, RunSettings
+from flyball.app.config.feedback import StallSettings
+from flyball.app.events import (
     BY_TYPE,
     AgentRating,
     ClockTick,
@@ -42,7 +42,7 @@ from app.events import (
     encode,
     originate,
 )
-from app.events.codec import UPCASTS, lift
+from flyball.app.events.codec import UPCASTS, lift
 
 TYPE = ClockTick.event_type
 TICK = encode(originate(ClockTick(period_seconds=60.0), event_id="e", time=datetime(2026, 1, 2, tzinfo=UTC)))

@@ -5,9 +5,9 @@ from functools import cache
 from driving import Driven, run_settings
 from generated_run import generated, hasty
 
-from app.controllers import FeedbackLoopController
-from app.events import ClockTick, Event, ExplorationBoost, Kind, Payload, PlateauDetected, SelfplayRequested
-from app.status.trace import trace
+from flyball.app.controllers import FeedbackLoopController
+from flyball.app.events import ClockTick, Event, ExplorationBoost, Kind, Payload, PlateauDetected, SelfplayRequested
+from flyball.app.status.trace import trace
 
 
 @cache

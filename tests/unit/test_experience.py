@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from shard_rows import META, played
 
-from app.config import GAMES
-from app.core import FlyballError
-from app.games import open_table
-from app.learning.samples import make_samples
-from app.store import Shard, experience_lines, load_experience, steps_left_out
-from app.store.experience import BadExperience, read_experience
+from flyball.app.config import GAMES
+from flyball.app.core import FlyballError
+from flyball.app.games import open_table
+from flyball.app.learning.samples import make_samples
+from flyball.app.store import Shard, experience_lines, load_experience, steps_left_out
+from flyball.app.store.experience import BadExperience, read_experience
 
 
 def shard_of(key: str, games: int, **changes) -> Shard:

@@ -4,10 +4,10 @@ import pytest
 from builders import ready, training_failed
 from driving import KEY, NEED, OTHER_KEY, Driven, distributed, played, run_settings, scored
 
-from app.config import DeadlineSettings
-from app.controllers import SelfplayScheduler
-from app.controllers.scheduler import CONFIG
-from app.events import (
+from flyball.app.config import DeadlineSettings
+from flyball.app.controllers import SelfplayScheduler
+from flyball.app.controllers.scheduler import CONFIG
+from flyball.app.events import (
     ClockTick,
     DaemonReady,
     NodeDegraded,

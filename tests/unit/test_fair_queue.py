@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from profiles import examples
 from scheduling import answer, delivery, staffed, unanswered
 
-from app.config import GAMES
-from app.events import ClockTick, CurriculumRebalanced, TrainingBlockedByQuality
+from flyball.app.config import GAMES
+from flyball.app.events import ClockTick, CurriculumRebalanced, TrainingBlockedByQuality
 
 TICK = ClockTick(period_seconds=10)
 

@@ -9,11 +9,11 @@ from builders import intensity, rejected, training_of, unrated
 from driving import HOUR, KEY, NEW, OTHER_KEY, Driven, parity, played, promoted, rated, run_settings, scored, trained
 from leagues import model
 
-from app.config.feedback import StallSettings
-from app.controllers import FeedbackLoopController, RatingPool
-from app.controllers.data_quality import intensity_of
-from app.controllers.stall import Stall, stalled
-from app.events import (
+from flyball.app.config.feedback import StallSettings
+from flyball.app.controllers import FeedbackLoopController, RatingPool
+from flyball.app.controllers.data_quality import intensity_of
+from flyball.app.controllers.stall import Stall, stalled
+from flyball.app.events import (
     ClockTick,
     EvaluationRequested,
     ExplorationBoost,
@@ -23,7 +23,7 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
-from app.events.envelope import EPOCH
+from flyball.app.events.envelope import EPOCH
 
 TICK = ClockTick(period_seconds=10)
 STEADY = {

@@ -26,13 +26,13 @@ from hypothesis import strategies as st
 from msgspec import ValidationError
 from msgspec.structs import asdict
 
-from app.config import GAMES
-from app.config.feedback import StallSettings
-from app.controllers import FeedbackLoopController, FeedbackState
-from app.controllers.lineage import Champion, Lineage
-from app.controllers.state import HISTORY_LENGTH
-from app.core import ModelHash
-from app.events import (
+from flyball.app.config import GAMES
+from flyball.app.config.feedback import StallSettings
+from flyball.app.controllers import FeedbackLoopController, FeedbackState
+from flyball.app.controllers.lineage import Champion, Lineage
+from flyball.app.controllers.state import HISTORY_LENGTH
+from flyball.app.core import ModelHash
+from flyball.app.events import (
     AdaptiveParamsChanged,
     ClockTick,
     CurriculumRebalanced,
@@ -44,7 +44,7 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
-from app.events.envelope import EPOCH
+from flyball.app.events.envelope import EPOCH
 
 NOW = EPOCH + timedelta(hours=1000)
 SIX_HOURS = StallSettings(window_ratings=0)

@@ -5,10 +5,10 @@ from builders import adapted, configured, rejected, training_failed, tuned
 from driving import KEY, Driven, match, rated, run_settings
 from tabular_backend import NAME
 
-from app.config import GAMES, PARAMETERS, Parameter, RunSettings
-from app.controllers import EvaluationFeedbackHandler, FeedbackFold, GauntletFeedbackController
-from app.events import LossAnomalyDetected
-from app.status.state import StateFields
+from flyball.app.config import GAMES, PARAMETERS, Parameter, RunSettings
+from flyball.app.controllers import EvaluationFeedbackHandler, FeedbackFold, GauntletFeedbackController
+from flyball.app.events import LossAnomalyDetected
+from flyball.app.status.state import StateFields
 
 CONFIG = GAMES[KEY]
 WEAK = match(0.5, opponent="random")

@@ -8,10 +8,10 @@ from builders import configured, recorded, rolled_back
 from driving import KEY, NEW, OLD, OTHER_KEY, promoted, run_settings
 from scenario_events import boosted as boost
 
-from app.config import Parameter
-from app.controllers import Controller, FeedbackFold, States, state_of
-from app.controllers.fold import HOST, MOST_PENDING, PENDING, Fold, Outcome, RowKey
-from app.events import (
+from flyball.app.config import Parameter
+from flyball.app.controllers import Controller, FeedbackFold, States, state_of
+from flyball.app.controllers.fold import HOST, MOST_PENDING, PENDING, Fold, Outcome, RowKey
+from flyball.app.events import (
     Emission,
     Envelope,
     Event,

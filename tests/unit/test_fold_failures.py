@@ -9,10 +9,10 @@ from driving import KEY, OLD, run_settings
 from generated_run import generated, hasty
 from replayed import replay
 
-from app.config import RunSettings
-from app.controllers import LossWatch
-from app.controllers.fold import Fold
-from app.events import (
+from flyball.app.config import RunSettings
+from flyball.app.controllers import LossWatch
+from flyball.app.controllers.fold import Fold
+from flyball.app.events import (
     Emission,
     Event,
     EventVoided,
@@ -25,11 +25,11 @@ from app.events import (
     TrainingCompleted,
     originate,
 )
-from app.events.envelope import EPOCH
-from app.events.frames import Frame, frame_of, seal
-from app.journal.history import last_settings
-from app.journal.memory import MemoryJournal
-from app.replay.replaying import controllers, state_hash
+from flyball.app.events.envelope import EPOCH
+from flyball.app.events.frames import Frame, frame_of, seal
+from flyball.app.journal.history import last_settings
+from flyball.app.journal.memory import MemoryJournal
+from flyball.app.replay.replaying import controllers, state_hash
 
 CONFIGURED = configured(run_settings())
 CLEARED = RegressionCleared(model=OLD)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from app.config import GameConfig
-from app.games import game_check
-from app.games.game_check import check_game
+from flyball.app.config import GameConfig
+from flyball.app.games import game_check
+from flyball.app.games.game_check import check_game
 
 
 def config(name: str, players: int = 2) -> GameConfig:
@@ -117,7 +117,7 @@ def test_report_has_outcomes_in_own_units_and_states_told_apart() -> None:
 )
 def test_check_of_a_broken_game_names_rule_and_fault(name, where, what, monkeypatch) -> None:
     monkeypatch.setattr(game_check, "LONGEST", 50)
-    monkeypatch.setattr("app.games.game.ENDLESS", 60)
+    monkeypatch.setattr("flyball.app.games.game.ENDLESS", 60)
     found = {finding.where.partition(" (")[0]: finding for finding in check_game(config(name))}
     assert where in found, found
     assert what in found[where].what

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 from played_games import PLAYED
 
-from app.api.play_job import answer
-from app.api.playing import PERSON, Answer, Unplayable, check_playable
-from app.api.watching import Unwatchable
-from app.config import GAMES, GameConfig
-from app.core import ConfigKey
-from app.dashboard.boards import draw
-from app.dashboard.boards.spots import Spot, spots_of
-from app.games import FINISHED, IllegalAction
-from app.games.positions import spectator_of
-from app.games.seat_view import seen_by, text_for
-from app.games.session import GameSession
+from flyball.app.api.play_job import answer
+from flyball.app.api.playing import PERSON, Answer, Unplayable, check_playable
+from flyball.app.api.watching import Unwatchable
+from flyball.app.config import GAMES, GameConfig
+from flyball.app.core import ConfigKey
+from flyball.app.dashboard.boards import draw
+from flyball.app.dashboard.boards.spots import Spot, spots_of
+from flyball.app.games import FINISHED, IllegalAction
+from flyball.app.games.positions import spectator_of
+from flyball.app.games.seat_view import seen_by, text_for
+from flyball.app.games.session import GameSession
 
 LINES = ((0, 1), (1, 0), (1, 1), (1, -1))
 

@@ -5,8 +5,8 @@ import pyspiel
 import pytest
 from board_games import SLOT, after
 
-from app.config import GAMES
-from app.games import FINISHED, open_table
+from flyball.app.config import GAMES
+from flyball.app.games import FINISHED, open_table
 
 
 def table_after(key, actions):

@@ -5,8 +5,8 @@ from itertools import count
 import numpy as np
 import pytest
 
-from app.config import GAMES
-from app.games import FINISHED, open_table
+from flyball.app.config import GAMES
+from flyball.app.games import FINISHED, open_table
 
 OURS = [[0, 1, 3, 2][card % 4] * 13 + card // 4 for card in range(52)]  # Hearts: spades before hearts
 QUEEN = 36

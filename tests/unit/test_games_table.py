@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from board_games import SLOT, recorded
 
-from app.config import GAMES, GameConfig
-from app.games import IllegalAction, UnknownGame, checker_for, open_table
-from app.games.catalogue import openspiel_rules
-from app.games.openspiel import OpenSpielTable, Rules
-from app.games.parity import ParityChecker
+from flyball.app.config import GAMES, GameConfig
+from flyball.app.games import IllegalAction, UnknownGame, checker_for, open_table
+from flyball.app.games.catalogue import openspiel_rules
+from flyball.app.games.openspiel import OpenSpielTable, Rules
+from flyball.app.games.parity import ParityChecker
 
 
 def rules(name: str, players: int = 2, **changes) -> Rules:

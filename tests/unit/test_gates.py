@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from app.core import PLAYERS_OF, GradedScores, expected_score, gsprt_llr, sprt_verdict
-from app.core.statistics import PSEUDO_COUNT
-from app.play.match_statistics import count_rotations
+from flyball.app.core import PLAYERS_OF, GradedScores, expected_score, gsprt_llr, sprt_verdict
+from flyball.app.core.statistics import PSEUDO_COUNT
+from flyball.app.play.match_statistics import count_rotations
 
 GATES = 10_000
 BOUNDS = (-20.0, 20.0)

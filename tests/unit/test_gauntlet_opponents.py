@@ -5,10 +5,10 @@ from builders import rolled_back
 from driving import KEY, NEW, OLD, DrivenWorker, promoted, rated, run_settings
 from leagues import model
 
-from app.controllers import REMEMBERED
-from app.core import Elo
-from app.events import AgentRating, CheckpointAdded, CheckpointRetired, EloUpdated, EvaluationRequested
-from daemons.evaluation import Evaluator
+from flyball.app.controllers import REMEMBERED
+from flyball.app.core import Elo
+from flyball.app.events import AgentRating, CheckpointAdded, CheckpointRetired, EloUpdated, EvaluationRequested
+from flyball.daemons.evaluation import Evaluator
 
 WITH_HEURISTIC = "connect_four_2p"
 

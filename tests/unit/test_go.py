@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from board_games import at_random
 
-from app.games import UnknownGame
-from app.games.board_table import BoardTable
-from app.games.go import go_rules
+from flyball.app.games import UnknownGame
+from flyball.app.games.board_table import BoardTable
+from flyball.app.games.go import go_rules
 
 GAMES = 2000
 

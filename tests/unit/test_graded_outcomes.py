@@ -11,16 +11,16 @@ import pytest
 from driving import match
 from open_spiel.python.policy import TabularPolicy, python_policy_to_pyspiel_policy
 
-from app.config import GameConfig
-from app.controllers.lifecycle import Candidate
-from app.controllers.watchdog import Games, Level
-from app.core.statistics import GradedScores, Rate
-from app.events import MatchResult
-from app.games import Game
-from app.league.pool import rate
-from app.league.totals import PRIOR_VARIANCE, PairTotals, pair_totals
-from app.play.match_statistics import MatchStatistics, match_statistics
-from app.play.matches import MatchPlan, play_match
+from flyball.app.config import GameConfig
+from flyball.app.controllers.lifecycle import Candidate
+from flyball.app.controllers.watchdog import Games, Level
+from flyball.app.core.statistics import GradedScores, Rate
+from flyball.app.events import MatchResult
+from flyball.app.games import Game
+from flyball.app.league.pool import rate
+from flyball.app.league.totals import PRIOR_VARIANCE, PairTotals, pair_totals
+from flyball.app.play.match_statistics import MatchStatistics, match_statistics
+from flyball.app.play.matches import MatchPlan, play_match
 
 MODEL = "a" * 64
 

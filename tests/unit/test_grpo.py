@@ -11,18 +11,18 @@ import pytest
 import torch
 from language_models import KEY, canary_texts, passes_canary, random_adapter, small_base
 
-from app.config import GAMES, Compute, LanguageSettings
-from app.config.devices import Precision
-from app.core import UnusableFile
-from app.language.adapters import WEIGHTS, export_adapter
-from app.language.generator import get_adapter
-from app.language.grpo import METRICS, Answered, advantages, answered_log_probs, grpo_loss, improve
-from app.language.jobs import answers_of, checkpointed_layers, initialise, train
-from app.language.peft_generator import PeftGenerator
-from app.language.selfplay import play
-from app.language.token_shard import TokenShard, get_token_shard
-from app.learning.training import DiscardedUpdate, UnfitData
-from app.store import FileStore, MemoryStore, get_checkpoint
+from flyball.app.config import GAMES, Compute, LanguageSettings
+from flyball.app.config.devices import Precision
+from flyball.app.core import UnusableFile
+from flyball.app.language.adapters import WEIGHTS, export_adapter
+from flyball.app.language.generator import get_adapter
+from flyball.app.language.grpo import METRICS, Answered, advantages, answered_log_probs, grpo_loss, improve
+from flyball.app.language.jobs import answers_of, checkpointed_layers, initialise, train
+from flyball.app.language.peft_generator import PeftGenerator
+from flyball.app.language.selfplay import play
+from flyball.app.language.token_shard import TokenShard, get_token_shard
+from flyball.app.learning.training import DiscardedUpdate, UnfitData
+from flyball.app.store import FileStore, MemoryStore, get_checkpoint
 
 SMALL = GAMES[KEY].replace(
     language=LanguageSettings(lessons=256, teacher="random", base_layers=2, base_width=32, base_heads=2, group_games=4)

@@ -9,10 +9,10 @@ import torch
 from language_models import small_base, turns
 from trl_trainer import trl_trainer
 
-from app.config import LanguageSettings
-from app.language.base_model import PAD, BaseModel
-from app.language.grpo import Answered, answered_log_probs, grpo_loss
-from app.store import MemoryStore
+from flyball.app.config import LanguageSettings
+from flyball.app.language.base_model import PAD, BaseModel
+from flyball.app.language.grpo import Answered, answered_log_probs, grpo_loss
+from flyball.app.store import MemoryStore
 
 pytest.importorskip("trl", reason="TRL is not among the project's requirements")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

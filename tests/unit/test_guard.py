@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.engine import guard
-from app.engine.guard import CommandEnd, command_environment, run_guarded
+from flyball.app.engine import guard
+from flyball.app.engine.guard import CommandEnd, command_environment, run_guarded
 
 
 def run(program: str, folder: Path) -> tuple[list[str], CommandEnd]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.events import ClockTick, HandlerReducer, ModelPromoted, RunConfigured, Step, handles
+from flyball.app.events import ClockTick, HandlerReducer, ModelPromoted, RunConfigured, Step, handles
 
 
 class Counting(HandlerReducer):

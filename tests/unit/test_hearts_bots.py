@@ -7,14 +7,14 @@ import pytest
 from hearts_games import bits, play, random_choice
 from hearts_games import cards_of as cards
 
-from app.games.hearts import bots
-from app.games.hearts.bots import deal_hidden, recall
-from app.games.hearts.normal import cannot_be_stopped, look, normal_choice
-from app.games.hearts.play import GAME, legal
-from app.games.hearts.rules import HeartsRules
-from app.games.hearts.table import HeartsTable
-from app.play.players import HeuristicPlayer, RandomPlayer
-from app.play.rollout import Rollout, Schedule
+from flyball.app.games.hearts import bots
+from flyball.app.games.hearts.bots import deal_hidden, recall
+from flyball.app.games.hearts.normal import cannot_be_stopped, look, normal_choice
+from flyball.app.games.hearts.play import GAME, legal
+from flyball.app.games.hearts.rules import HeartsRules
+from flyball.app.games.hearts.table import HeartsTable
+from flyball.app.play.players import HeuristicPlayer, RandomPlayer
+from flyball.app.play.rollout import Rollout, Schedule
 
 RULES = HeartsRules()
 OPTIONS = RULES.option_set

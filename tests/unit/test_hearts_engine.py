@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hearts_games import HEARTS, OURS, Referee, bits, play, random_choice
 
-from app.config import GAMES
-from app.core import derive_seed
-from app.games import FINISHED, IllegalAction, UnknownGame, open_table
-from app.games.hearts.rules import HeartsRules, parse_rules
-from app.games.hearts.table import HeartsTable
-from app.games.openspiel import OpenSpielTable
-from app.games.tricks import hearts as codec
+from flyball.app.config import GAMES
+from flyball.app.core import derive_seed
+from flyball.app.games import FINISHED, IllegalAction, UnknownGame, open_table
+from flyball.app.games.hearts.rules import HeartsRules, parse_rules
+from flyball.app.games.hearts.table import HeartsTable
+from flyball.app.games.openspiel import OpenSpielTable
+from flyball.app.games.tricks import hearts as codec
 
 HAND = HeartsRules()
 VARIANTS = {

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 from hearts_games import play, random_choice
 
-from app.config import GAMES
-from app.games import GameRecord, checker_for
-from app.games.hearts.rules import parse_rules
-from app.games.hearts.table import HeartsTable
+from flyball.app.config import GAMES
+from flyball.app.games import GameRecord, checker_for
+from flyball.app.games.hearts.rules import parse_rules
+from flyball.app.games.hearts.table import HeartsTable
 
 
 def played(game: str, seed: int):

@@ -5,11 +5,11 @@ import pytest
 from hearts_games import QUEEN, play, random_choice
 from shard_rows import played
 
-from app.config import GAMES
-from app.games import UnknownGame, open_table
-from app.games.hearts.rules import HeartsRules, parse_rules
-from app.games.hearts.table import HeartsTable
-from app.play.recording import step_rewards
+from flyball.app.config import GAMES
+from flyball.app.games import UnknownGame, open_table
+from flyball.app.games.hearts.rules import HeartsRules, parse_rules
+from flyball.app.games.hearts.table import HeartsTable
+from flyball.app.play.recording import step_rewards
 
 MODES = ("terminal", "per_trick", "shaped")
 SEATS = np.arange(4, dtype=np.int8)

@@ -3,11 +3,11 @@
 import numpy as np
 from shard_rows import played
 
-from app.config import GAMES
-from app.core import NetworkShape
-from app.learning.inference import Policy
-from app.learning.network import init_policy
-from app.store import MemoryStore, put_shard
+from flyball.app.config import GAMES
+from flyball.app.core import NetworkShape
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.network import init_policy
+from flyball.app.store import MemoryStore, put_shard
 
 CONFIG = GAMES["hearts_4p"]
 SHAPE = NetworkShape(270, 52)

@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from app.api import league_import
-from app.api.runs import RunLocation
-from app.config import RunFolder
-from app.core import UnusableFile
-from app.language.hero_match import seated, summary
-from app.language.rollout import TextOutcomes
-from app.league.document import DamagedLeague, load_league
-from app.league.foreign_document import foreign_paths, translated
+from flyball.app.api import league_import
+from flyball.app.api.runs import RunLocation
+from flyball.app.config import RunFolder
+from flyball.app.core import UnusableFile
+from flyball.app.language.hero_match import seated, summary
+from flyball.app.language.rollout import TextOutcomes
+from flyball.app.league.document import DamagedLeague, load_league
+from flyball.app.league.foreign_document import foreign_paths, translated
 
 POWERS = ("A", "B", "C", "D")
 

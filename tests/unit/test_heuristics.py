@@ -6,13 +6,13 @@ from board_games import SLOT, after
 from hearts_games import QUEEN
 from hearts_games import cards_of as cards
 
-from app.config import GAMES
-from app.core import HEURISTIC, RANDOM
-from app.games import open_table
-from app.play.match_statistics import match_statistics
-from app.play.matches import MatchPlan, play_match
-from app.play.players import HeuristicPlayer, NoHeuristic, RandomPlayer, load_player
-from app.store import MemoryStore
+from flyball.app.config import GAMES
+from flyball.app.core import HEURISTIC, RANDOM
+from flyball.app.games import open_table
+from flyball.app.play.match_statistics import match_statistics
+from flyball.app.play.matches import MatchPlan, play_match
+from flyball.app.play.players import HeuristicPlayer, NoHeuristic, RandomPlayer, load_player
+from flyball.app.store import MemoryStore
 
 WITH_HEURISTIC = (
     "connect_four_2p", "breakthrough6_2p", "chinese_checkers_3p", "hearts_4p", "minishogi_2p", "shogi_2p",

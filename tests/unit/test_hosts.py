@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.core.hosts import name_in
+from flyball.app.core.hosts import name_in
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from driving import HOUR, KEY, NEW, OLD, Driven, match, promoted, rated, run_set
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.config import GAMES
-from app.config.feedback import GauntletSettings
-from app.controllers import EvaluationFeedbackHandler, GauntletFeedbackController
-from app.events import HyperparameterUpdated, LossAnomalyDetected
+from flyball.app.config import GAMES
+from flyball.app.config.feedback import GauntletSettings
+from flyball.app.controllers import EvaluationFeedbackHandler, GauntletFeedbackController
+from flyball.app.events import HyperparameterUpdated, LossAnomalyDetected
 
 CONFIG = GAMES[KEY]
 

@@ -6,16 +6,16 @@ import pytest
 from driving import KEY, NEW, OLD, OTHER_KEY, DrivenWorker, distributed, played, promoted, run_settings
 from scenario_events import asked
 
-from app.config import GAMES, RunSettings
-from app.controllers.fold import Fold
-from app.events import EvaluationRequested, ModelRolledBack, Payload, RunConfigured, TrainingRequested
-from app.job_specs import JobContext
-from daemons.distribution import Distributor
-from daemons.evaluation import Evaluator
-from daemons.jobs import WorkerIdentity
-from daemons.quality_monitor import QualityMonitor
-from daemons.selfplay_worker import SelfplayWorker
-from daemons.training import Trainer
+from flyball.app.config import GAMES, RunSettings
+from flyball.app.controllers.fold import Fold
+from flyball.app.events import EvaluationRequested, ModelRolledBack, Payload, RunConfigured, TrainingRequested
+from flyball.app.job_specs import JobContext
+from flyball.daemons.distribution import Distributor
+from flyball.daemons.evaluation import Evaluator
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.quality_monitor import QualityMonitor
+from flyball.daemons.selfplay_worker import SelfplayWorker
+from flyball.daemons.training import Trainer
 
 IDENTITY = WorkerIdentity("selfplay_worker@laptop", "laptop", JobContext(store="store"))
 TRAINING = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1)

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from app.config import CPU, GAMES, GameConfig, PipelineSettings
-from app.core import ConfigKey
-from app.engine import JsonObject
-from app.games import FINISHED, UnknownGame, open_table
-from app.games.tic_tac_toe_solver import TicTacToeSolver
-from app.job_specs import LineupSpec
-from app.play import optimal
-from app.play.judges import NoJudge, SolverPlayer, load_judge, load_player_or_judge
-from app.play.match_statistics import MatchStatistics, match_statistics
-from app.play.matches import MatchPlan, batch, play_match
-from app.play.optimal import TooFewPositions, draw_positions, optimal_share, saved_positions
-from app.play.own_players import DecidingPlayer
-from app.play.players import JudgeInTraining, RandomPlayer, load_player
-from app.store import MemoryStore
-from app.train.game import UnfitSettings, run_game
+from flyball.app.config import CPU, GAMES, GameConfig, PipelineSettings
+from flyball.app.core import ConfigKey
+from flyball.app.engine import JsonObject
+from flyball.app.games import FINISHED, UnknownGame, open_table
+from flyball.app.games.tic_tac_toe_solver import TicTacToeSolver
+from flyball.app.job_specs import LineupSpec
+from flyball.app.play import optimal
+from flyball.app.play.judges import NoJudge, SolverPlayer, load_judge, load_player_or_judge
+from flyball.app.play.match_statistics import MatchStatistics, match_statistics
+from flyball.app.play.matches import MatchPlan, batch, play_match
+from flyball.app.play.optimal import TooFewPositions, draw_positions, optimal_share, saved_positions
+from flyball.app.play.own_players import DecidingPlayer
+from flyball.app.play.players import JudgeInTraining, RandomPlayer, load_player
+from flyball.app.store import MemoryStore
+from flyball.app.train.game import UnfitSettings, run_game
 
 TIC_TAC_TOE, CONNECT_FOUR = GAMES[ConfigKey("tic_tac_toe_2p")], GAMES[ConfigKey("connect_four_2p")]
 JUDGES = ("solver", "mcts:10")

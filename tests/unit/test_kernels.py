@@ -6,11 +6,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from app.core.kernels import cache_folder
-from app.games.hearts.cards import count, highest, lowest
+from flyball.app.core.kernels import cache_folder
+from flyball.app.games.hearts.cards import count, highest, lowest
 
 KERNEL = """
-from app.core.kernels import config, kernel
+from flyball.app.core.kernels import config, kernel
 
 @kernel
 def total(n):

@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from app.config import Compute, NetworkSettings
-from app.core import NetworkShape
-from app.learning.inference import Policy
-from app.learning.network import init_policy
-from app.learning.products import FEWEST, STEP, linear, packed, padded, same_sums
+from flyball.app.config import Compute, NetworkSettings
+from flyball.app.core import NetworkShape
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.network import init_policy
+from flyball.app.learning.products import FEWEST, STEP, linear, packed, padded, same_sums
 
 SIZES = (1, 2, 3, 4, 5, 17, 32, 33, 63, 64, 65, 200, 511)
 
@@ -19,7 +19,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     chosen = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if request.param == "oneDNN" else None
     if request.param == "oneDNN" and chosen is None:
         pytest.skip("this PyTorch has no oneDNN")
-    monkeypatch.setattr("app.learning.products._ONEDNN", chosen)
+    monkeypatch.setattr("flyball.app.learning.products._ONEDNN", chosen)
     return request.param
 
 
@@ -62,7 +62,7 @@ def test_rows_of_zeros_are_added_and_nothing_is_changed(library: str, rows: int)
 
 
 def test_few_numbers_of_rows_are_met(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.learning.products._ONEDNN", functional.linear)
+    monkeypatch.setattr("flyball.app.learning.products._ONEDNN", functional.linear)
     met = {len(padded(torch.zeros(rows, 1))) for rows in range(1025)}
     assert met == {4, 8, 16, 32, *range(STEP, 1025, STEP)}
 
@@ -90,7 +90,7 @@ def test_large_batches_of_a_narrow_network_take_one_pass(monkeypatch: pytest.Mon
         rows.append(len(features))
         return linear(features, *layer, **more)
 
-    monkeypatch.setattr("app.learning.inference.linear", counting)
+    monkeypatch.setattr("flyball.app.learning.inference.linear", counting)
     policy.outputs(np.ones((1790, 20), dtype=np.uint8))
     assert rows == [1024, 1024, 768, 768]
 
@@ -102,8 +102,8 @@ def test_order_of_sums_is_seen_where_it_differs(monkeypatch: pytest.MonkeyPatch)
         sums = [part.float() @ column.float().t() for part, column in zip(parts, columns, strict=True)]
         return (sum(sums) + bias).bfloat16()
 
-    monkeypatch.setattr("app.learning.products.packed", lambda weight, _rows: weight)
-    monkeypatch.setattr("app.learning.products.linear", halves_if_large)
-    monkeypatch.setattr("app.learning.products._AVX512", True)
+    monkeypatch.setattr("flyball.app.learning.products.packed", lambda weight, _rows: weight)
+    monkeypatch.setattr("flyball.app.learning.products.linear", halves_if_large)
+    monkeypatch.setattr("flyball.app.learning.products._AVX512", True)
     assert not same_sums(8, 256, 512, 256)
     assert same_sums(8, 256, 256, 128)

@@ -3,8 +3,8 @@
 import pytest
 from leagues import checkpoint, league_of, model
 
-from app.config import AdmissionSettings
-from app.league.admission import admission, retirements
+from flyball.app.config import AdmissionSettings
+from flyball.app.league.admission import admission, retirements
 
 SCHEDULE = AdmissionSettings(elite_margin=0, founders=1)
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from independent_games import of_games
 
-from app.core import Elo, expected_score
-from app.league.audit import Audit, audit, find_cycle
-from app.league.bradley_terry import fit_bradley_terry
-from app.league.pool import rate
-from app.league.ratings import Estimate
-from app.league.totals import PairTotals
+from flyball.app.core import Elo, expected_score
+from flyball.app.league.audit import Audit, audit, find_cycle
+from flyball.app.league.bradley_terry import fit_bradley_terry
+from flyball.app.league.pool import rate
+from flyball.app.league.ratings import Estimate
+from flyball.app.league.totals import PairTotals
 
 STRENGTHS = {f"model {number:02d}": 40.0 * number for number in range(12)}
 GAMES = 400

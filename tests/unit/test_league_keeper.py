@@ -5,10 +5,10 @@ from builders import EVIDENCE, configured, rolled_back, training_of
 from driving import KEY, Driven, match, rated, run_settings, trained
 from leagues import model
 
-from app.config import MATCHMAKING, AdmissionSettings, LeagueSettings
-from app.controllers.league_keeper import LeagueKeeper
-from app.core import Elo
-from app.events import (
+from flyball.app.config import MATCHMAKING, AdmissionSettings, LeagueSettings
+from flyball.app.controllers.league_keeper import LeagueKeeper
+from flyball.app.core import Elo
+from flyball.app.events import (
     CheckpointAdded,
     CheckpointRetired,
     MatchesRequested,
@@ -16,7 +16,7 @@ from app.events import (
     ModelPromoted,
     ModelRolledBack,
 )
-from app.league.matchmaking import distribution
+from flyball.app.league.matchmaking import distribution
 
 
 def keeper_of(**schedule) -> Driven:

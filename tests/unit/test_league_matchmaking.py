@@ -8,10 +8,10 @@ import pytest
 from leagues import checkpoint, league_of, meet, model
 from pydantic import ValidationError
 
-from app.config import MATCHMAKING, LeagueSettings, MatchmakingSettings
-from app.core import expected_score, lineups
-from app.league.matchmaking import Pick, distribution, select, win_probability
-from app.league.tournaments import placement, round_robin
+from flyball.app.config import MATCHMAKING, LeagueSettings, MatchmakingSettings
+from flyball.app.core import expected_score, lineups
+from flyball.app.league.matchmaking import Pick, distribution, select, win_probability
+from flyball.app.league.tournaments import placement, round_robin
 
 BALANCED = MATCHMAKING["balanced"]
 HERO = checkpoint(100, 1000.0, parent=40)

@@ -5,10 +5,10 @@ from builders import EVIDENCE, recorded
 from driving import KEY, match, rated, run_settings
 from leagues import league_of, model
 
-from app.config import AdmissionSettings
-from app.core import Elo
-from app.dashboard.pages.league import lineage_of
-from app.events import (
+from flyball.app.config import AdmissionSettings
+from flyball.app.core import Elo
+from flyball.app.dashboard.pages.league import lineage_of
+from flyball.app.events import (
     AgentRating,
     CheckpointAdded,
     CheckpointRetired,
@@ -18,8 +18,8 @@ from app.events import (
     PromotionRejected,
     RegressionDetected,
 )
-from app.league.league import Agent, League, fold_league
-from app.status.league import LeagueView
+from flyball.app.league.league import Agent, League, fold_league
+from flyball.app.status.league import LeagueView
 
 SCHEDULE = AdmissionSettings(remembered_for=200)
 

@@ -9,12 +9,12 @@ import pytest
 from independent_games import of_games
 from scipy.optimize import minimize
 
-from app.core import expected_score
-from app.league.audit import find_cycle
-from app.league.bradley_terry import Quadratic, fit_bradley_terry, maximise
-from app.league.plackett_luce import RankedGame, fit_plackett_luce
-from app.league.ratings import PER_ELO, RatingPrior, Ratings
-from app.league.totals import PairTotals, total
+from flyball.app.core import expected_score
+from flyball.app.league.audit import find_cycle
+from flyball.app.league.bradley_terry import Quadratic, fit_bradley_terry, maximise
+from flyball.app.league.plackett_luce import RankedGame, fit_plackett_luce
+from flyball.app.league.ratings import PER_ELO, RatingPrior, Ratings
+from flyball.app.league.totals import PairTotals, total
 
 FLAT = RatingPrior(deviation=1e6)
 

@@ -10,8 +10,8 @@ from driving import KEY, NEW, OLD, OTHER_KEY, folded, run_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.controllers.fold import Fold
-from app.events import (
+from flyball.app.controllers.fold import Fold
+from flyball.app.events import (
     ClockTick,
     DaemonFailed,
     DaemonReady,
@@ -26,10 +26,10 @@ from app.events import (
     RollEntry,
     TrainingCompleted,
 )
-from app.job_specs import JobContext
-from daemons.jobs import WorkerIdentity
-from daemons.leases import leased_to
-from daemons.training import Trainer, TrainingLeases
+from flyball.app.job_specs import JobContext
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.leases import leased_to
+from flyball.daemons.training import Trainer, TrainingLeases
 
 HERE, THERE, AWAY = "here", "there", "away"
 KEYS = (KEY, OTHER_KEY, "hex7_2p", "othello_2p", "go7_2p")

@@ -11,20 +11,29 @@ import torch
 from own_training import train_spec
 from selfplay_rig import CONFIG, ignore, inspection_spec, put_model, selfplay_spec
 
-from app.config import CloningSettings, GameConfig, NetworkSettings, PpoSettings
-from app.core import legal
-from app.core.legal import LegalActions
-from app.games import open_table
-from app.learning.jobs import train
-from app.learning.learner import imitate
-from app.learning.network import bytes_to_parameters
-from app.learning.samples import Samples, make_samples, prepare
-from app.learning.training import Training
-from app.play.inspection import game_record, inspect, shard_statistics
-from app.play.selfplay import play
-from app.store import DamagedBlob, FileStore, MemoryStore, Shard, experience_lines, get_checkpoint, get_shard, put_shard
-from app.store.experience import read_experience
-from app.store.shard import BadShard, note_of, with_note
+from flyball.app.config import CloningSettings, GameConfig, NetworkSettings, PpoSettings
+from flyball.app.core import legal
+from flyball.app.core.legal import LegalActions
+from flyball.app.games import open_table
+from flyball.app.learning.jobs import train
+from flyball.app.learning.learner import imitate
+from flyball.app.learning.network import bytes_to_parameters
+from flyball.app.learning.samples import Samples, make_samples, prepare
+from flyball.app.learning.training import Training
+from flyball.app.play.inspection import game_record, inspect, shard_statistics
+from flyball.app.play.selfplay import play
+from flyball.app.store import (
+    DamagedBlob,
+    FileStore,
+    MemoryStore,
+    Shard,
+    experience_lines,
+    get_checkpoint,
+    get_shard,
+    put_shard,
+)
+from flyball.app.store.experience import read_experience
+from flyball.app.store.shard import BadShard, note_of, with_note
 
 GAMES = 6
 SHOGI = GameConfig(

@@ -4,9 +4,9 @@ import pytest
 from builders import EVIDENCE, rejected, rolled_back, training_of, unrated
 from driving import NEW, OLD, Driven, gated, match, promoted, rated, run_settings, trained
 
-from app.config import RunSettings
-from app.controllers import ModelLifecycleCoordinator
-from app.events import (
+from flyball.app.config import RunSettings
+from flyball.app.controllers import ModelLifecycleCoordinator
+from flyball.app.events import (
     ClockTick,
     DistributionFailed,
     EvaluationRequested,

@@ -4,9 +4,9 @@ import pytest
 from builders import rejected, rolled_back, training_failed, training_of, unrated
 from driving import KEY, NEW, OLD, distributed, gated, promoted, trained
 
-from app.controllers import REMEMBERED, Lineage
-from app.controllers.lineage import Champion, DistributedModel
-from app.events import (
+from flyball.app.controllers import REMEMBERED, Lineage
+from flyball.app.controllers.lineage import Champion, DistributedModel
+from flyball.app.events import (
     AgentRating,
     EloUpdated,
     ModelRolledBack,

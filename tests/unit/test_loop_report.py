@@ -7,9 +7,9 @@ from driving import KEY
 from generated_run import generated, laptop
 from msgspec.structs import replace
 
-from app.config import RunSettings
-from app.core import ModelHash, derive_id
-from app.events import (
+from flyball.app.config import RunSettings
+from flyball.app.core import ModelHash, derive_id
+from flyball.app.events import (
     AgentRating,
     EloUpdated,
     EvaluationCompleted,
@@ -21,8 +21,8 @@ from app.events import (
     TrainingCompleted,
     originate,
 )
-from app.replay.run_report import RunReport, RunReports
-from app.status.status import READS, Board
+from flyball.app.replay.run_report import RunReport, RunReports
+from flyball.app.status.status import READS, Board
 
 EVENTS = tuple(generated(3000, seed=2))
 MIDDLE = 1500

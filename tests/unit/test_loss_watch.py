@@ -7,10 +7,10 @@ import pytest
 from driving import KEY, NEW, OLD, OTHER_KEY, Driven, run_settings, trained
 from recorded_run import evidence
 
-from app.controllers import LossWatch
-from app.core import Elo
-from app.events import LossAnomalyDetected, ModelPromoted, Payload
-from app.events.codec import lift
+from flyball.app.controllers import LossWatch
+from flyball.app.core import Elo
+from flyball.app.events import LossAnomalyDetected, ModelPromoted, Payload
+from flyball.app.events.codec import lift
 
 USUAL = (0.9, 1.1)
 """Value losses of trainings without anomalies, in turns."""

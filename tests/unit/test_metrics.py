@@ -20,20 +20,20 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.bus.ports import Present, Sign
-from app.config import RunFolder
-from app.config.loading import load
-from app.controllers.fold import Fold
-from app.events import Event, ModelPromoted, ModelRolledBack, Payload, SelfplayComplete, TrainingCompleted
-from app.job_specs import JobContext
-from app.status.metrics import METRICS, Delivery, Exposition, Storage, View, reference
-from app.status.monitored import BOUNDS, CAUSES, RESULTS, ConfigFold, DaemonFold, Durations, EventCounts
-from app.status.status import Board
-from daemons.clock import SystemClock
-from daemons.exports import Exports
-from daemons.jobs import WorkerIdentity
-from daemons.metrics_server import PortTaken, answering
-from daemons.registry import DAEMONS
+from flyball.app.bus.ports import Present, Sign
+from flyball.app.config import RunFolder
+from flyball.app.config.loading import load
+from flyball.app.controllers.fold import Fold
+from flyball.app.events import Event, ModelPromoted, ModelRolledBack, Payload, SelfplayComplete, TrainingCompleted
+from flyball.app.job_specs import JobContext
+from flyball.app.status.metrics import METRICS, Delivery, Exposition, Storage, View, reference
+from flyball.app.status.monitored import BOUNDS, CAUSES, RESULTS, ConfigFold, DaemonFold, Durations, EventCounts
+from flyball.app.status.status import Board
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.exports import Exports
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.metrics_server import PortTaken, answering
+from flyball.daemons.registry import DAEMONS
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS, GRAFANA = ROOT / "deploy" / "prometheus", ROOT / "deploy" / "grafana" / "flyball.json"
@@ -239,7 +239,9 @@ def test_scrape_is_shown_rows_as_they_were(tmp_path: Path) -> None:
 
 
 def test_reference_is_as_the_program_writes_it() -> None:
-    assert (ROOT / "ADR" / "guide" / "metrics.md").read_text() == reference(), "write it: python -m app.status.metrics"
+    assert (ROOT / "ADR" / "guide" / "metrics.md").read_text() == reference(), (
+        "write it: python -m flyball.app.status.metrics"
+    )
 
 
 def queries() -> Iterator[str]:

@@ -12,14 +12,14 @@ from own_training import train_spec
 from selfplay_rig import ignore, put_model, selfplay_spec
 from torch import nn
 
-from app.config import GAMES, Compute, GameConfig, NetworkSettings
-from app.core import NetworkShape, UnknownPlugin
-from app.core.legal import LegalActions
-from app.games import open_table
-from app.learning.dense import ActorCritic
-from app.learning.inference import CHUNK, NoLegalAction, Policy
-from app.learning.jobs import train
-from app.learning.network import (
+from flyball.app.config import GAMES, Compute, GameConfig, NetworkSettings
+from flyball.app.core import NetworkShape, UnknownPlugin
+from flyball.app.core.legal import LegalActions
+from flyball.app.games import open_table
+from flyball.app.learning.dense import ActorCritic
+from flyball.app.learning.inference import CHUNK, NoLegalAction, Policy
+from flyball.app.learning.jobs import train
+from flyball.app.learning.network import (
     BadNetwork,
     BadParameters,
     bytes_to_parameters,
@@ -30,10 +30,10 @@ from app.learning.network import (
     parameters_to_bytes,
     threads,
 )
-from app.learning.network_check import check_network
-from app.play.players import load_player
-from app.play.selfplay import play
-from app.store import FileStore, get_checkpoint
+from flyball.app.learning.network_check import check_network
+from flyball.app.play.players import load_player
+from flyball.app.play.selfplay import play
+from flyball.app.store import FileStore, get_checkpoint
 
 TOWER = NetworkSettings(kind="tower", blocks=2, channels=8)
 EXCITED = TOWER.replace(squeeze_excite=True)
@@ -336,7 +336,7 @@ def test_check_of_a_sound_network_finds_nothing() -> None:
 
 def test_more_layers_than_parameters_are_refused_unbuilt(monkeypatch: pytest.MonkeyPatch) -> None:
     parameters = init_policy(TOWER, BOARD, 0)
-    monkeypatch.setattr("app.learning.network._build", lambda *_, **__: pytest.fail("it takes memory"))
+    monkeypatch.setattr("flyball.app.learning.network._build", lambda *_, **__: pytest.fail("it takes memory"))
     with pytest.raises(BadParameters, match="do not fit"):
         load_network(TOWER.replace(blocks=len(parameters) + 1), BOARD, parameters)
 

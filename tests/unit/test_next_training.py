@@ -6,9 +6,9 @@ import pytest
 from driving import KEY, NEED, NEW, OLD, distributed, promoted, run_settings, scored, trained
 from recorded_run import Recording
 
-from app.config import RunSettings
-from app.core import ModelHash
-from app.events import (
+from flyball.app.config import RunSettings
+from flyball.app.core import ModelHash
+from flyball.app.events import (
     CurriculumRebalanced,
     Payload,
     PromotionRejected,
@@ -19,9 +19,9 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingRequested,
 )
-from app.status.next_training import TRAININGS_READ
-from app.status.status import Board
-from app.status.tables import next_trainings
+from flyball.app.status.next_training import TRAININGS_READ
+from flyball.app.status.status import Board
+from flyball.app.status.tables import next_trainings
 
 SETTINGS = run_settings(trigger={"cooldown_seconds": 30.0})
 READY = ("selfplay_worker", "training", "evaluation", "distribution")

@@ -10,17 +10,17 @@ import pytest
 from builders import recorded
 from scripted_server import OK, ScriptedServer, answers, scripted_server, status
 
-from app.bus.memory import MemoryBus
-from app.config import BadSettings
-from app.config.loading import load
-from app.config.monitoring import NotificationSettings
-from app.events import DaemonFailed, Event, ModelDistributed, TrainingUnblocked, originate
-from app.events.envelope import EPOCH
-from app.journal.memory import MemoryJournal, MemoryStateStore
-from daemons.clock import SystemClock
-from daemons.notifications import LINE_LENGTH, MOST_LINES, Webhook, check_notifications, slack_text, terms_of
-from daemons.receivers import Outlet
-from daemons.supervisor import Backoff
+from flyball.app.bus.memory import MemoryBus
+from flyball.app.config import BadSettings
+from flyball.app.config.loading import load
+from flyball.app.config.monitoring import NotificationSettings
+from flyball.app.events import DaemonFailed, Event, ModelDistributed, TrainingUnblocked, originate
+from flyball.app.events.envelope import EPOCH
+from flyball.app.journal.memory import MemoryJournal, MemoryStateStore
+from flyball.daemons.clock import SystemClock
+from flyball.daemons.notifications import LINE_LENGTH, MOST_LINES, Webhook, check_notifications, slack_text, terms_of
+from flyball.daemons.receivers import Outlet
+from flyball.daemons.supervisor import Backoff
 
 CLOCK = SystemClock()
 FAILED = DaemonFailed(daemon="training", node="a", error="boom")

@@ -16,8 +16,8 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 from torch.utils.tensorboard import SummaryWriter
 
-from app.observing.event_files import LARGEST_EVENT, EventFile
-from app.observing.following import LONGEST_LINE, FollowedFile, Found, JsonFile, Problem, Record, TableFile
+from flyball.app.observing.event_files import LARGEST_EVENT, EventFile
+from flyball.app.observing.following import LONGEST_LINE, FollowedFile, Found, JsonFile, Problem, Record, TableFile
 
 TAGS = ("loss", "entropy")
 READERS = {

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.config import BadSettings
-from app.config.loading import load
-from app.core import ModelHash
-from app.events import (
+from flyball.app.config import BadSettings
+from flyball.app.config.loading import load
+from flyball.app.core import ModelHash
+from flyball.app.events import (
     EloUpdated,
     EvaluationCompleted,
     Event,
@@ -21,9 +21,9 @@ from app.events import (
     TrainingCompleted,
     originate,
 )
-from app.events.envelope import EPOCH
-from app.observing.mapping import hash_of
-from daemons.observer import Complaint, NewFact, Observer, mapped_rules
+from flyball.app.events.envelope import EPOCH
+from flyball.app.observing.mapping import hash_of
+from flyball.daemons.observer import Complaint, NewFact, Observer, mapped_rules
 
 HEAD = """
 configs = ["mine_2p"]

@@ -5,15 +5,15 @@ from random import Random
 import numpy as np
 import pytest
 
-from app.config import EvaluationSettings, GameConfig
-from app.config.games import GAMES
-from app.core import ConfigKey
-from app.language.rollout import TextPlayer, TextSchedule, play_texts
-from app.language.text_games import open_text_table
-from app.play.match_statistics import match_statistics
-from app.play.matches import MatchPlan, play_match, play_rotations
-from app.play.players import RandomPlayer
 from flyball import Game
+from flyball.app.config import EvaluationSettings, GameConfig
+from flyball.app.config.games import GAMES
+from flyball.app.core import ConfigKey
+from flyball.app.language.rollout import TextPlayer, TextSchedule, play_texts
+from flyball.app.language.text_games import open_text_table
+from flyball.app.play.match_statistics import match_statistics
+from flyball.app.play.matches import MatchPlan, play_match, play_rotations
+from flyball.app.play.players import RandomPlayer
 
 KUHN = GameConfig(key=ConfigKey("kuhn_2p"), game="kuhn_poker", players=2)
 DEALT = ("kuhn_poker", "leduc_poker", "backgammon", "phantom_ttt", "pettingzoo:connect_four_v3", "pig:Pig")

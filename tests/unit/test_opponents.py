@@ -5,10 +5,10 @@ from collections import Counter
 import pytest
 from driving import KEY, NEW, OLD, OTHER_KEY, Driven, distributed
 
-from app.config import SelfplaySettings
-from app.controllers import SelfplayScheduler
-from app.controllers.scheduler import LIMITS, meeting
-from app.events import DaemonReady, MatchmakingUpdated, OpponentPick, OpponentSampled
+from flyball.app.config import SelfplaySettings
+from flyball.app.controllers import SelfplayScheduler
+from flyball.app.controllers.scheduler import LIMITS, meeting
+from flyball.app.events import DaemonReady, MatchmakingUpdated, OpponentPick, OpponentSampled
 
 PICKS = {("mirror", OLD): 0.3, ("peers", NEW): 0.5, ("baselines", "random"): 0.2}
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from board_games import SLOT, after, at_random
 
-from app.games import FINISHED
-from app.games.board_table import BoardTable
-from app.games.othello import CELLS, OTHELLO, PASS, SIDE, flips, legal
+from flyball.app.games import FINISHED
+from flyball.app.games.board_table import BoardTable
+from flyball.app.games.othello import CELLS, OTHELLO, PASS, SIDE, flips, legal
 
 DIRECTIONS = [(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1) if (down, right) != (0, 0)]
 FIRST, SECOND = sum(1 << cell for cell in (28, 35)), sum(1 << cell for cell in (27, 36))

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from app.play import output_cache
-from app.play.output_cache import OutputCache
+from flyball.app.play import output_cache
+from flyball.app.play.output_cache import OutputCache
 
 FEATURES, COLUMNS = 5, 3
 

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from driving import HOUR, KEY, NEW, Driven, distributed, rated, run_settings, scored, trained
 
-from app.api.following import is_shown
-from app.controllers import FeedbackLoopController
-from app.events import (
+from flyball.app.api.following import is_shown
+from flyball.app.controllers import FeedbackLoopController
+from flyball.app.events import (
     ClockTick,
     DistributionFailed,
     EvaluationFailed,
@@ -19,9 +19,9 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
-from app.events.envelope import EPOCH
-from app.status.status import Board
-from app.status.summary import summarise
+from flyball.app.events.envelope import EPOCH
+from flyball.app.status.status import Board
+from flyball.app.status.summary import summarise
 
 TICK = ClockTick(period_seconds=10)
 

@@ -5,8 +5,8 @@ from builders import intensity, training_failed, training_of
 from driving import KEY, NEED, NEW, OLD, OTHER_KEY, Driven, distributed, promoted, run_settings, scored
 from scheduling import SHARD, answer, begin_training, end_training, staffed, unanswered
 
-from app.config import GAMES
-from app.events import ClockTick, TrainingBlockedByQuality
+from flyball.app.config import GAMES
+from flyball.app.events import ClockTick, TrainingBlockedByQuality
 
 TICK = ClockTick(period_seconds=10)
 BLOCKED = TrainingBlockedByQuality(reason="parity")

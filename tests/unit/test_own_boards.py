@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from board_games import SLOT, after, alike, at_random, ends
 
-from app.config import GAMES, GameConfig, SelfplaySettings
-from app.games import FINISHED, IllegalAction, UnknownGame, open_table
-from app.games.board_table import BoardTable
-from app.games.openspiel import load_game
-from app.games.table import Table
-from app.learning.inference import Policy
-from app.learning.network import init_policy
-from app.play.players import RandomPlayer
-from app.play.selfplay import play_recorded, selfplay_schedule
-from app.store import MemoryStore, put_shard
+from flyball.app.config import GAMES, GameConfig, SelfplaySettings
+from flyball.app.games import FINISHED, IllegalAction, UnknownGame, open_table
+from flyball.app.games.board_table import BoardTable
+from flyball.app.games.openspiel import load_game
+from flyball.app.games.table import Table
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.network import init_policy
+from flyball.app.play.players import RandomPlayer
+from flyball.app.play.selfplay import play_recorded, selfplay_schedule
+from flyball.app.store import MemoryStore, put_shard
 
 LIMITS = {
     "breakthrough6_2p": (1, 12, 20, 27, 40),

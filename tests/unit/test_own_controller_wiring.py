@@ -8,16 +8,16 @@ import pytest
 from click.testing import CliRunner
 from driving import run_settings
 
-from app.cli.group import main
-from app.config import BadSettings, RunSettings
-from app.config.loading import load
-from app.controllers.controller import Controller
-from app.events import HyperparameterUpdated, TrainingCompleted
-from daemons.bootstrap import LooseEnd, check, check_controllers, consumers, emitters
-from daemons.graph import render, whole
-from daemons.registry import DAEMONS, daemons_of
-from daemons.saved_state import program_version
-from daemons.suitability import check_lasting
+from flyball.app.cli.group import main
+from flyball.app.config import BadSettings, RunSettings
+from flyball.app.config.loading import load
+from flyball.app.controllers.controller import Controller
+from flyball.app.events import HyperparameterUpdated, TrainingCompleted
+from flyball.daemons.bootstrap import LooseEnd, check, check_controllers, consumers, emitters
+from flyball.daemons.graph import render, whole
+from flyball.daemons.registry import DAEMONS, daemons_of
+from flyball.daemons.saved_state import program_version
+from flyball.daemons.suitability import check_lasting
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 COSINE = {"use": "my_controller:Cosine", "takes_over": ("learning_rate",), "options": {"trainings": 4, "lowest": 0.1}}

@@ -10,12 +10,12 @@ from driving import KEY, NEW, OLD, OTHER_KEY, Driven, match, rated, run_settings
 from golden_runs import load
 from msgspec.structs import replace
 
-from app.config import KNOBS, RunSettings
-from app.config.loading import changed
-from app.controllers import EvaluationFeedbackHandler, GauntletFeedbackController, ModelLifecycleCoordinator
-from app.controllers.fold import Conclusion, Fold
-from app.controllers.ownership import knob_of
-from app.events import (
+from flyball.app.config import KNOBS, RunSettings
+from flyball.app.config.loading import changed
+from flyball.app.controllers import EvaluationFeedbackHandler, GauntletFeedbackController, ModelLifecycleCoordinator
+from flyball.app.controllers.fold import Conclusion, Fold
+from flyball.app.controllers.ownership import knob_of
+from flyball.app.events import (
     Event,
     HyperparameterUpdated,
     ModelRolledBack,
@@ -26,10 +26,10 @@ from app.events import (
     TrainingFailed,
     handles,
 )
-from app.replay.replaying import controllers
-from daemons.bootstrap import check_controllers
-from daemons.own_controllers import own_controllers
-from daemons.registry import daemons_of
+from flyball.app.replay.replaying import controllers
+from flyball.daemons.bootstrap import check_controllers
+from flyball.daemons.own_controllers import own_controllers
+from flyball.daemons.registry import daemons_of
 
 GAUNTLETS = ("epochs", "games_per_iteration", "quality_threshold", "base_temperature")
 WORSE = "d" * 64

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 from board_games import at_random
 
-from app.backends import describe
-from app.config import GAMES, BadSettings, GameConfig
-from app.config.loading import load
-from app.config.settings import SelfplaySettings
-from app.core import FlyballError, UnknownPlugin
-from app.games import FINISHED, Game, IllegalAction, UnknownGame, checker_for, open_table
-from app.games.game import game_spec
-from app.games.game_check import check_game
-from app.games.openspiel import OpenSpielTable
-from app.play.inspection import InspectionSpec, game_record, history, inspect_in
-from app.play.players import RandomPlayer, load_player
-from app.play.selfplay import play_recorded, selfplay_schedule
-from app.scenarios.bad_data import falsify
-from app.store import MemoryStore, Shard, game_seed, put_shard
-from daemons.suitability import check_lasting, check_playable
+from flyball.app.backends import describe
+from flyball.app.config import GAMES, BadSettings, GameConfig
+from flyball.app.config.loading import load
+from flyball.app.config.settings import SelfplaySettings
+from flyball.app.core import FlyballError, UnknownPlugin
+from flyball.app.games import FINISHED, Game, IllegalAction, UnknownGame, checker_for, open_table
+from flyball.app.games.game import game_spec
+from flyball.app.games.game_check import check_game
+from flyball.app.games.openspiel import OpenSpielTable
+from flyball.app.play.inspection import InspectionSpec, game_record, history, inspect_in
+from flyball.app.play.players import RandomPlayer, load_player
+from flyball.app.play.selfplay import play_recorded, selfplay_schedule
+from flyball.app.scenarios.bad_data import falsify
+from flyball.app.store import MemoryStore, Shard, game_seed, put_shard
+from flyball.daemons.suitability import check_lasting, check_playable
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SLOT = np.array([0])

@@ -5,16 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.config import GAMES, BotSettings, GameConfig
-from app.core import ConfigKey, UnknownPlugin
-from app.games import bots_of, open_table
-from app.games.table import UnknownGame
-from app.play.matches import MatchPlan, play_match
-from app.play.own_players import OwnDecider, OwnPolicy, Turn, UnusablePlayer
-from app.play.players import RandomPlayer, load_player
-from app.play.rollout import Rollout, Schedule
-from app.play.selfplay import play_recorded, selfplay_schedule
-from app.store import MemoryStore
+from flyball.app.config import GAMES, BotSettings, GameConfig
+from flyball.app.core import ConfigKey, UnknownPlugin
+from flyball.app.games import bots_of, open_table
+from flyball.app.games.table import UnknownGame
+from flyball.app.play.matches import MatchPlan, play_match
+from flyball.app.play.own_players import OwnDecider, OwnPolicy, Turn, UnusablePlayer
+from flyball.app.play.players import RandomPlayer, load_player
+from flyball.app.play.rollout import Rollout, Schedule
+from flyball.app.play.selfplay import play_recorded, selfplay_schedule
+from flyball.app.store import MemoryStore
 
 TIC_TAC_TOE = GAMES[ConfigKey("tic_tac_toe_2p")]
 

@@ -7,13 +7,13 @@ from driving import KEY, NEW, OTHER_KEY, Driven, gated, played, rated, run_setti
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.config.feedback import StallSettings
-from app.controllers import FeedbackLoopController, FeedbackState, RatingPool
-from app.controllers.stall import stalled
-from app.controllers.state import WorkerTime
-from app.controllers.trend import present_slope
-from app.events import ClockTick, CurriculumRebalanced, EvaluationOverdue, ExplorationBoost, PlateauDetected
-from app.events.envelope import EPOCH
+from flyball.app.config.feedback import StallSettings
+from flyball.app.controllers import FeedbackLoopController, FeedbackState, RatingPool
+from flyball.app.controllers.stall import stalled
+from flyball.app.controllers.state import WorkerTime
+from flyball.app.controllers.trend import present_slope
+from flyball.app.events import ClockTick, CurriculumRebalanced, EvaluationOverdue, ExplorationBoost, PlateauDetected
+from flyball.app.events.envelope import EPOCH
 
 TICK = ClockTick(period_seconds=10)
 STALL = StallSettings()

@@ -26,21 +26,21 @@ from pydantic import ValidationError
 from selfplay_rig import ignore
 from structlog.testing import capture_logs
 
-from app.config import PipelineSettings
-from app.core import UnknownPlugin
-from app.engine.folder_command import BadResult, CommandFailed
-from app.learning.network import bytes_to_parameters, parameters_to_bytes
-from app.learning.own_trainers import (
+from flyball.app.config import PipelineSettings
+from flyball.app.core import UnknownPlugin
+from flyball.app.engine.folder_command import BadResult, CommandFailed
+from flyball.app.learning.network import bytes_to_parameters, parameters_to_bytes
+from flyball.app.learning.own_trainers import (
     TrainerExited,
     read_model,
     train_by_command,
     train_by_function,
 )
-from app.learning.samples import advantages
-from app.learning.training import BadProgress, DiscardedUpdate, Training, UnfitModel
-from app.store import FileStore, get_checkpoint, put_checkpoint
-from app.train.game import UnfitSettings, run_game
-from daemons.training import train_job
+from flyball.app.learning.samples import advantages
+from flyball.app.learning.training import BadProgress, DiscardedUpdate, Training, UnfitModel
+from flyball.app.store import FileStore, get_checkpoint, put_checkpoint
+from flyball.app.train.game import UnfitSettings, run_game
+from flyball.daemons.training import train_job
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_configurations_with_unfit_trainers_are_refused() -> None:
         TIC_TAC_TOE.replace(trainer="mine:train", train_command=("python", "mine.py"))
     with pytest.raises(UnfitSettings, match="has a trainer of its own"):
         run_game(TIC_TAC_TOE.replace(trainer="mine:train"), PipelineSettings())
-    assert train_job(TIC_TAC_TOE) == "app.learning.jobs:train"
+    assert train_job(TIC_TAC_TOE) == "flyball.app.learning.jobs:train"
     assert train_job(TIC_TAC_TOE.replace(trainer="mine:train")).endswith(":train_by_function")
     assert train_job(TIC_TAC_TOE.replace(train_command=("a",))).endswith(":train_by_command")
 

@@ -5,15 +5,15 @@ import pytest
 from hearts_games import play, random_choice
 from scipy import stats
 
-from app.config import GAMES
-from app.games import UnknownGame, open_table
-from app.games.hearts.encode import PASSING
-from app.games.hearts.rules import HeartsRules
-from app.games.hearts.table import HeartsTable, hand_points, moons
-from app.play.hands import HandResults, compare_paired, play_hands, win_shares
-from app.play.match_statistics import NoGames
-from app.play.matches import MatchPlan
-from app.play.players import HeuristicPlayer, RandomPlayer
+from flyball.app.config import GAMES
+from flyball.app.games import UnknownGame, open_table
+from flyball.app.games.hearts.encode import PASSING
+from flyball.app.games.hearts.rules import HeartsRules
+from flyball.app.games.hearts.table import HeartsTable, hand_points, moons
+from flyball.app.play.hands import HandResults, compare_paired, play_hands, win_shares
+from flyball.app.play.match_statistics import NoGames
+from flyball.app.play.matches import MatchPlan
+from flyball.app.play.players import HeuristicPlayer, RandomPlayer
 
 CONFIG = GAMES["hearts_4p"]
 LEVELS = {name: HeuristicPlayer(bot) for name, bot in open_table(CONFIG, 0).spec.levels.items()}

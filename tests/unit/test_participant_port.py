@@ -9,9 +9,9 @@ import httpx2
 import pytest
 from participation_specs import JOBS, MODEL, PLAY, TRAIN
 
-from app.api.participant_port import MOST_BYTES, Port, openapi
-from app.engine import JobFailed
-from app.engine.relay import RelayEngine
+from flyball.app.api.participant_port import MOST_BYTES, Port, openapi
+from flyball.app.engine import JobFailed
+from flyball.app.engine.relay import RelayEngine
 
 TOKEN = "0123456789abcdef"
 ASK = {"worker": "w1", "wait_seconds": 0}

@@ -10,20 +10,20 @@ import pytest
 from participation_specs import BASE, CONTEXT, INSPECT, JOBS, MODEL, PLAY, SHARD, THEIRS, TRAIN
 from pydantic import ValidationError
 
-from app.api.participation import HeldName, check_kinds, kinds_of
-from app.backends import describe, understood
-from app.config import GAMES, BadSettings, GameConfig, RunSettings
-from app.config.loading import load
-from app.core import BadUsage
-from app.engine import JobFailed, LocalEngine
-from app.engine.folder_command import BadResult, CommandFailed
-from app.engine.relay import RelayEngine
-from app.job_specs import BatchResult, InspectionResult, ModelResult, SelfplayResult
-from app.participation import jobs
-from app.participation.commands import CommandEngine, run_command
-from app.participation.requests import NotAnswered, Request
-from app.participation.tasks import NotExternal, task_of
-from daemons.registry import check_hosted_here, left_to_participants
+from flyball.app.api.participation import HeldName, check_kinds, kinds_of
+from flyball.app.backends import describe, understood
+from flyball.app.config import GAMES, BadSettings, GameConfig, RunSettings
+from flyball.app.config.loading import load
+from flyball.app.core import BadUsage
+from flyball.app.engine import JobFailed, LocalEngine
+from flyball.app.engine.folder_command import BadResult, CommandFailed
+from flyball.app.engine.relay import RelayEngine
+from flyball.app.job_specs import BatchResult, InspectionResult, ModelResult, SelfplayResult
+from flyball.app.participation import jobs
+from flyball.app.participation.commands import CommandEngine, run_command
+from flyball.app.participation.requests import NotAnswered, Request
+from flyball.app.participation.tasks import NotExternal, task_of
+from flyball.daemons.registry import check_hosted_here, left_to_participants
 
 OURS = GAMES["tic_tac_toe_2p"]
 EXTERNAL = RunSettings(configs=(THEIRS,))
@@ -130,7 +130,7 @@ def test_task_has_what_a_program_needs_and_a_steady_id() -> None:
     assert task("train", TRAIN | {"store": "/elsewhere"}).id == training.id
     assert task("train", TRAIN | {"seed": 6}).id != training.id
     with pytest.raises(NotExternal):
-        task_of("app.learning.jobs:train", TRAIN)
+        task_of("flyball.app.learning.jobs:train", TRAIN)
 
 
 def test_first_model_has_step_0_and_no_parent() -> None:

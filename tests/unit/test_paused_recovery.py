@@ -7,12 +7,12 @@ import pytest
 from builders import configured, intensity, ready, recorded
 from driving import HOUR, KEY, NEED, OLD, folded, run_settings, scored, settled
 
-from app.controllers import FeedbackLoopController, SelfplayScheduler, TrainingTrigger
-from app.controllers.fold import Fold
-from app.controllers.needs import most_rows
-from app.controllers.scheduler import CONFIG
-from app.controllers.state import state_of
-from app.events import (
+from flyball.app.controllers import FeedbackLoopController, SelfplayScheduler, TrainingTrigger
+from flyball.app.controllers.fold import Fold
+from flyball.app.controllers.needs import most_rows
+from flyball.app.controllers.scheduler import CONFIG
+from flyball.app.controllers.state import state_of
+from flyball.app.events import (
     ClockTick,
     Envelope,
     Event,

@@ -9,15 +9,15 @@ import pytest
 import torch
 from language_models import KEY, canary_texts, random_adapter, small_base, turns
 
-from app.config import GAMES, Compute
-from app.core import UnusableFile
-from app.language.adapters import CONFIG, export_adapter
-from app.language.generator import ModelMismatch, PromptRequest, Sampling, check_canary
-from app.language.peft_generator import PeftGenerator
-from app.language.peft_import import import_adapter
-from app.language.scoring import answer_logits, log_probs
-from app.language.text_game import Answers, OneOf, parts_of
-from app.store import MemoryStore
+from flyball.app.config import GAMES, Compute
+from flyball.app.core import UnusableFile
+from flyball.app.language.adapters import CONFIG, export_adapter
+from flyball.app.language.generator import ModelMismatch, PromptRequest, Sampling, check_canary
+from flyball.app.language.peft_generator import PeftGenerator
+from flyball.app.language.peft_import import import_adapter
+from flyball.app.language.scoring import answer_logits, log_probs
+from flyball.app.language.text_game import Answers, OneOf, parts_of
+from flyball.app.store import MemoryStore
 
 STORE = MemoryStore()
 BFLOAT16 = Compute(precision="bfloat16")

@@ -7,12 +7,12 @@ import pytest
 from chips_environment import Chips
 from gymnasium.spaces import Box, Dict, Discrete
 
-from app.config import GAMES, GameConfig
-from app.core import FlyballError, UnknownPlugin
-from app.games import FINISHED, UnknownGame, open_table
-from app.games import pettingzoo as adapter
-from app.games.game import BrokenGame
-from app.games.game_check import check_game
+from flyball.app.config import GAMES, GameConfig
+from flyball.app.core import FlyballError, UnknownPlugin
+from flyball.app.games import FINISHED, UnknownGame, open_table
+from flyball.app.games import pettingzoo as adapter
+from flyball.app.games.game import BrokenGame
+from flyball.app.games.game_check import check_game
 
 CONNECT_FOUR = "pettingzoo:connect_four_v3"
 CONFIG = GameConfig(key="foreign_2p", game=CONNECT_FOUR, players=2)

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from app.config import GAMES, SELF, GameConfig, PipelinePpoSettings, PipelineSettings
-from app.core import ModelHash
-from app.games import open_table
-from app.play.inspection import history
-from app.play.players import RandomPlayer, policy_of
-from app.play.search import Unsearchable
-from app.store import FileStore
-from app.train.game import UnfitSettings, collect, divided, evaluate, lessons, run_game
-from app.train.learning import first_policy
-from app.train.methods import METHODS, scheduled
-from app.train.networks import TooManyDivergences, most_rise
-from app.train.run import TrainingRun
-from app.train.state import NoRun, RunExists, RunHead, RunState, TrainingFolder
+from flyball.app.config import GAMES, SELF, GameConfig, PipelinePpoSettings, PipelineSettings
+from flyball.app.core import ModelHash
+from flyball.app.games import open_table
+from flyball.app.play.inspection import history
+from flyball.app.play.players import RandomPlayer, policy_of
+from flyball.app.play.search import Unsearchable
+from flyball.app.store import FileStore
+from flyball.app.train.game import UnfitSettings, collect, divided, evaluate, lessons, run_game
+from flyball.app.train.learning import first_policy
+from flyball.app.train.methods import METHODS, scheduled
+from flyball.app.train.networks import TooManyDivergences, most_rise
+from flyball.app.train.run import TrainingRun
+from flyball.app.train.state import NoRun, RunExists, RunHead, RunState, TrainingFolder
 
 TINY = {
     "collection": {"games_per_iteration": 32, "num_iterations": 5},

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from app.config import GAMES, GameConfig
-from app.games import open_table
-from app.learning.jobs import first_model
-from app.play.players import PlayerCache, WrongModel
-from app.play.search import SearchPlayer
-from app.store import FileStore, MemoryStore, MissingBlob, put_checkpoint
+from flyball.app.config import GAMES, GameConfig
+from flyball.app.games import open_table
+from flyball.app.learning.jobs import first_model
+from flyball.app.play.players import PlayerCache, WrongModel
+from flyball.app.play.search import SearchPlayer
+from flyball.app.store import FileStore, MemoryStore, MissingBlob, put_checkpoint
 
 CONFIG = GAMES["tic_tac_toe_2p"]
 SPEC = open_table(CONFIG, 0).spec

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.config.loading import load
-from app.core import UnknownPlugin, load_plugin
+from flyball.app.config.loading import load
+from flyball.app.core import UnknownPlugin, load_plugin
 
 
 def test_modules_beside_settings_are_found_after_installed_ones(

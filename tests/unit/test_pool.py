@@ -6,10 +6,10 @@ import pytest
 from independent_games import of_games
 from leagues import model
 
-from app.core import expected_score
-from app.league.bradley_terry import fit_bradley_terry
-from app.league.pool import CANDIDATES, Pool, rate
-from app.league.totals import PairTotals, total
+from flyball.app.core import expected_score
+from flyball.app.league.bradley_terry import fit_bradley_terry
+from flyball.app.league.pool import CANDIDATES, Pool, rate
+from flyball.app.league.totals import PairTotals, total
 
 MANY = 1000
 ANCHORS = ("random", model(0), model(1))

@@ -16,13 +16,13 @@ import torch
 from commands import invoke
 from selfplay_rig import put_model
 
-from app.config import GAMES, NetworkSettings
-from app.core import UnusableFile
-from app.games import FINISHED, open_table
-from app.learning.network import bytes_to_parameters, load_network, masked_log_probs
-from app.portable import BadPolicyFile, PortablePolicy, read_policy, write_policy
-from app.store import Checkpoint, FileStore, export_checkpoint, get_checkpoint, put_checkpoint
-from app.store.checkpoints import UnusablePolicy, imported_checkpoint
+from flyball.app.config import GAMES, NetworkSettings
+from flyball.app.core import UnusableFile
+from flyball.app.games import FINISHED, open_table
+from flyball.app.learning.network import bytes_to_parameters, load_network, masked_log_probs
+from flyball.app.portable import BadPolicyFile, PortablePolicy, read_policy, write_policy
+from flyball.app.store import Checkpoint, FileStore, export_checkpoint, get_checkpoint, put_checkpoint
+from flyball.app.store.checkpoints import UnusablePolicy, imported_checkpoint
 
 CONFIG = GAMES["hearts_4p"]
 FORMATS = ("npz", "json")
@@ -163,16 +163,16 @@ def test_action_at_no_place_of_a_plane_is_refused(tmp_path: Path, place: float) 
 
 def test_importing_the_player_imports_numpy_and_nothing_else() -> None:
     code = (
-        "import sys, app.portable\n"
+        "import sys, flyball.app.portable\n"
         "bare = sys.stdlib_module_names | {'app', 'numpy'}\n"
-        "assert {'numpy', 'app.portable'} <= set(sys.modules)\n"
+        "assert {'numpy', 'flyball.app.portable'} <= set(sys.modules)\n"
         "print(sorted({name.split('.')[0] for name in sys.modules} - bare - {'__main__'}))\n"
         "print(sorted(name for name in sys.modules if name.startswith('app.')))\n"
     )
     said = subprocess.run([sys.executable, "-S", "-c", with_packages(code)], capture_output=True, text=True, check=True)
     others, ours = said.stdout.splitlines()
     assert json.loads(others.replace("'", '"')) == []
-    assert json.loads(ours.replace("'", '"')) == ["app.portable"]
+    assert json.loads(ours.replace("'", '"')) == ["flyball.app.portable"]
 
 
 def with_packages(code: str) -> str:

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from board_games import SLOT, after
 
-from app.config import GAMES, PROFILES, GameConfig
-from app.games import FINISHED, Table, open_table
-from app.games.board_table import EMPTY
-from app.games.positions import (
+from flyball.app.config import GAMES, PROFILES, GameConfig
+from flyball.app.games import FINISHED, Table, open_table
+from flyball.app.games.board_table import EMPTY
+from flyball.app.games.positions import (
     NOBODY,
     BoardPosition,
     HeartsPosition,
@@ -17,7 +17,7 @@ from app.games.positions import (
     card_name,
     spectator_of,
 )
-from app.games.shogi.variant import PAWN, ROOK
+from flyball.app.games.shogi.variant import PAWN, ROOK
 
 NONE = EMPTY
 

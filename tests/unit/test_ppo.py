@@ -6,14 +6,20 @@ import numpy as np
 import pytest
 import torch
 
-from app.config import CPU, Compute, NetworkSettings, PpoSettings
-from app.core import ConfigKey, NetworkShape
-from app.learning.inference import Policy
-from app.learning.learner import adam_to_bytes, improve, load_adam
-from app.learning.network import BadParameters, bytes_to_parameters, init_policy, load_network, parameters_to_bytes
-from app.learning.ppo import TrainingDiverged, clipped_value_loss, losses
-from app.learning.samples import Samples
-from app.store import Manifest, MemoryStore, get_checkpoint, put_checkpoint
+from flyball.app.config import CPU, Compute, NetworkSettings, PpoSettings
+from flyball.app.core import ConfigKey, NetworkShape
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.learner import adam_to_bytes, improve, load_adam
+from flyball.app.learning.network import (
+    BadParameters,
+    bytes_to_parameters,
+    init_policy,
+    load_network,
+    parameters_to_bytes,
+)
+from flyball.app.learning.ppo import TrainingDiverged, clipped_value_loss, losses
+from flyball.app.learning.samples import Samples
+from flyball.app.store import Manifest, MemoryStore, get_checkpoint, put_checkpoint
 
 NETWORK = NetworkSettings(hidden=(16,))
 SIZE, ACTIONS = 6, 5

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.bus.broker import MAX_WAIT_S
-from app.bus.ports import Sign
-from app.bus.presence import LOOK_S, MOST_DAEMONS, RECALLED_EVENTS, ROLL_CALL_EVENTS, ROLL_CALL_S, PresenceTable
-from app.bus.sequencer import JournalPublisher
-from app.config import Deployment
-from app.events import (
+from flyball.app.bus.broker import MAX_WAIT_S
+from flyball.app.bus.ports import Sign
+from flyball.app.bus.presence import LOOK_S, MOST_DAEMONS, RECALLED_EVENTS, ROLL_CALL_EVENTS, ROLL_CALL_S, PresenceTable
+from flyball.app.bus.sequencer import JournalPublisher
+from flyball.app.config import Deployment
+from flyball.app.events import (
     ClockTick,
     DaemonFailed,
     DaemonHeartbeat,
@@ -25,8 +25,8 @@ from app.events import (
     RollCall,
     originate,
 )
-from app.journal.memory import MemoryJournal
-from daemons.clock import SystemClock
+from flyball.app.journal.memory import MemoryJournal
+from flyball.daemons.clock import SystemClock
 
 SILENT = Deployment().node_silent_seconds
 WHO = {"daemon": "training", "node": "gpu1"}

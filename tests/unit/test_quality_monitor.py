@@ -3,12 +3,12 @@
 import pytest
 from driving import KEY, OLD, OTHER_KEY, DrivenWorker, played, run_settings
 
-from app.engine import JobFailed
-from app.events import QualityDegraded, QualityScoreUpdated
-from app.play.inspection import RepeatedShard
-from daemons import quality_monitor
-from daemons.jobs import Job
-from daemons.quality_monitor import QualityMonitor
+from flyball.app.engine import JobFailed
+from flyball.app.events import QualityDegraded, QualityScoreUpdated
+from flyball.app.play.inspection import RepeatedShard
+from flyball.daemons import quality_monitor
+from flyball.daemons.jobs import Job
+from flyball.daemons.quality_monitor import QualityMonitor
 
 
 @pytest.fixture

@@ -17,16 +17,16 @@ from searched_games import CONFIG, GAME, first, played
 from selfplay_rig import ignore, put_model, selfplay_spec
 from torch import Tensor, nn
 
-from app.config import PpoSettings
-from app.games import open_table
-from app.learning.learner import Improvement, improve
-from app.learning.network import bytes_to_parameters
-from app.learning.ppo import TrainingDiverged
-from app.learning.ranks import ALONE, Ranks, TooFewRows
-from app.learning.samples import Samples, prepare
-from app.learning.search_training import learn
-from app.play.selfplay import play
-from app.store import Checkpoint, FileStore, Shard, get_checkpoint, get_shard
+from flyball.app.config import PpoSettings
+from flyball.app.games import open_table
+from flyball.app.learning.learner import Improvement, improve
+from flyball.app.learning.network import bytes_to_parameters
+from flyball.app.learning.ppo import TrainingDiverged
+from flyball.app.learning.ranks import ALONE, Ranks, TooFewRows
+from flyball.app.learning.samples import Samples, prepare
+from flyball.app.learning.search_training import learn
+from flyball.app.play.selfplay import play
+from flyball.app.store import Checkpoint, FileStore, Shard, get_checkpoint, get_shard
 
 SIZES = [2, 3]
 

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from app.events.envelope import EPOCH
-from daemons.clock import RecordingClock
+from flyball.app.events.envelope import EPOCH
+from flyball.daemons.clock import RecordingClock
 
 START = datetime(2026, 1, 31, tzinfo=UTC)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.group import COMMANDS
-from app.cli.references import PAGES, cell, commands_page, run, settings_page, tables
-from app.config.loading import load
+from flyball.app.cli.group import COMMANDS
+from flyball.app.cli.references import PAGES, cell, commands_page, run, settings_page, tables
+from flyball.app.config.loading import load
 
 SETTINGS = [(table, setting) for table in tables() for setting in table.settings]
 
@@ -20,7 +20,7 @@ def test_changed_page_is_refused_until_it_is_written(tmp_path: Path, capsys: pyt
     assert (run(["write"], tmp_path), run(["check"], tmp_path)) == (0, 0)
     (tmp_path / "cli.md").write_text(commands_page().replace("up", "down", 1))
     assert run(["check"], tmp_path) == 1
-    assert "cli.md is out of date: run `python -m app.cli.references write`" in capsys.readouterr().err
+    assert "cli.md is out of date: run `python -m flyball.app.cli.references write`" in capsys.readouterr().err
     (tmp_path / "settings.md").unlink()
     assert run(["check"], tmp_path) == 1
     assert run([]) == 2

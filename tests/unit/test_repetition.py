@@ -1,4 +1,4 @@
-"""Repeated games: copies, and games too small not to repeat themselves. See ``app.play.inspection``."""
+"""Repeated games: copies, and games too small not to repeat themselves. See ``flyball.app.play.inspection``."""
 
 from itertools import product
 from math import exp, log, prod
@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.config import GameConfig
-from app.config.games import GAMES
-from app.core import ConfigKey
-from app.play.inspection import (
+from flyball import Game
+from flyball.app.config import GameConfig
+from flyball.app.config.games import GAMES
+from flyball.app.core import ConfigKey
+from flyball.app.play.inspection import (
     CERTAIN,
     QualityScore,
     ShardStatistics,
@@ -18,9 +19,8 @@ from app.play.inspection import (
     repetition_evidence,
     shard_statistics,
 )
-from app.play.players import LogitPlayer, RandomPlayer
-from app.play.selfplay import play_recorded, selfplay_schedule
-from flyball import Game
+from flyball.app.play.players import LogitPlayer, RandomPlayer
+from flyball.app.play.selfplay import play_recorded, selfplay_schedule
 
 POLICY = {b"a": 0.5, b"b": 0.3, b"c": 0.2}
 

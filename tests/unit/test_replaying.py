@@ -8,10 +8,10 @@ from generated_run import generated, laptop
 from msgspec.structs import replace
 from replayed import replay
 
-from app.controllers import FeedbackState
-from app.controllers.league_keeper import LeagueRow
-from app.core import ModelHash
-from app.events import (
+from flyball.app.controllers import FeedbackState
+from flyball.app.controllers.league_keeper import LeagueRow
+from flyball.app.core import ModelHash
+from flyball.app.events import (
     DaemonHeartbeat,
     DaemonReady,
     DaemonStarted,
@@ -25,9 +25,9 @@ from app.events import (
     SelfplayRequested,
     originate,
 )
-from app.league.league import Agent, League
-from app.replay.explain import NonDeterministicReplay, explain, verify
-from app.replay.replaying import Replay, state_hash
+from flyball.app.league.league import Agent, League
+from flyball.app.replay.explain import NonDeterministicReplay, explain, verify
+from flyball.app.replay.replaying import Replay, state_hash
 
 Events = list[Event[Payload]]
 OTHER = ModelHash("f" * 64)

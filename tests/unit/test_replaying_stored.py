@@ -7,9 +7,17 @@ from generated_run import generated
 from msgspec.structs import replace
 from replayed import replay
 
-from app.events import EvaluationRequested, Event, ModelPromoted, OpponentSampled, SelfplayRequested, encode, originate
-from app.events.frames import Stored
-from app.replay.replaying import Replay
+from flyball.app.events import (
+    EvaluationRequested,
+    Event,
+    ModelPromoted,
+    OpponentSampled,
+    SelfplayRequested,
+    encode,
+    originate,
+)
+from flyball.app.events.frames import Stored
+from flyball.app.replay.replaying import Replay
 
 
 @pytest.fixture(scope="module")

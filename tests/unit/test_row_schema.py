@@ -8,11 +8,11 @@ import pytest
 from msgspec import defstruct
 from pydantic import Field, create_model
 
-from app.config import GAMES, RunSettings
-from app.controllers.fold import SETTINGS_KEY
-from app.events import Row, Value
-from daemons.registry import DAEMONS
-from daemons.saved_state import SCHEMAS_KEY, carried_over, readable, schemas_of
+from flyball.app.config import GAMES, RunSettings
+from flyball.app.controllers.fold import SETTINGS_KEY
+from flyball.app.events import Row, Value
+from flyball.daemons.registry import DAEMONS
+from flyball.daemons.saved_state import SCHEMAS_KEY, carried_over, readable, schemas_of
 
 
 class Reducer(NamedTuple):

@@ -7,13 +7,13 @@ import pytest
 from iterations import StillClock, iteration
 from scipy import stats
 
-from app.config import GAMES, PipelineSettings
-from app.core import ConfigKey, p_text
-from app.games import open_table
-from app.train.iteration import Evaluation, outcome_text
-from app.train.report import draw_curves, p_value, summary_text, write_report
-from app.train.sinks import CsvLog, read_log
-from app.train.state import Best, RunHead, RunState
+from flyball.app.config import GAMES, PipelineSettings
+from flyball.app.core import ConfigKey, p_text
+from flyball.app.games import open_table
+from flyball.app.train.iteration import Evaluation, outcome_text
+from flyball.app.train.report import draw_curves, p_value, summary_text, write_report
+from flyball.app.train.sinks import CsvLog, read_log
+from flyball.app.train.state import Best, RunHead, RunState
 
 HEAD = RunHead(config="hearts_4p", seed=3, settings=PipelineSettings())
 FOUND = Evaluation("normal", 4000, outcome=0.05, stderr=0.01, win_share=0.3, points=5.5, moon_rate=0.021)

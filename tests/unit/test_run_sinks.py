@@ -11,8 +11,17 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.summary.writer import event_file_writer
 from tensorboard.util.tensor_util import make_ndarray
 
-from app.telemetry import NoWandb, TensorBoardFile
-from app.train.sinks import COLUMNS, CsvLog, ForeignLog, TensorBoardSink, WandbSink, histograms, read_log, scalars
+from flyball.app.telemetry import NoWandb, TensorBoardFile
+from flyball.app.train.sinks import (
+    COLUMNS,
+    CsvLog,
+    ForeignLog,
+    TensorBoardSink,
+    WandbSink,
+    histograms,
+    read_log,
+    scalars,
+)
 
 OF_THE_SEED = {
     *("train/policy_loss", "train/value_loss", "train/entropy", "train/approx_kl", "train/clip_fraction"),

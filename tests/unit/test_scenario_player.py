@@ -9,19 +9,19 @@ from driving import KEY, promoted
 from scenario_events import asked, boosted, known_after, played, trained_at
 from selfplay_rig import put_model
 
-from app.api.runs import RunLocation
-from app.bus.memory import MemoryBus
-from app.cli.scenario import NeverCame, Player, Reporter
-from app.cli.trace import trace
-from app.config import GAMES, RunFolder
-from app.core import derive_id
-from app.events import Event, NodeLost, Payload, PlateauDetected, originate
-from app.journal import history
-from app.journal.memory import MemoryJournal
-from app.scenarios import SCENARIOS, ObservedStep, Plan
-from app.scenarios.plan import TRACED
-from app.store import FileStore, MemoryStore
-from daemons.clock import SystemClock
+from flyball.app.api.runs import RunLocation
+from flyball.app.bus.memory import MemoryBus
+from flyball.app.cli.scenario import NeverCame, Player, Reporter
+from flyball.app.cli.trace import trace
+from flyball.app.config import GAMES, RunFolder
+from flyball.app.core import derive_id
+from flyball.app.events import Event, NodeLost, Payload, PlateauDetected, originate
+from flyball.app.journal import history
+from flyball.app.journal.memory import MemoryJournal
+from flyball.app.scenarios import SCENARIOS, ObservedStep, Plan
+from flyball.app.scenarios.plan import TRACED
+from flyball.app.store import FileStore, MemoryStore
+from flyball.daemons.clock import SystemClock
 
 PLATEAU = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
 

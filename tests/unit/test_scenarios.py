@@ -10,9 +10,9 @@ from driving import KEY, NEW, OLD, OTHER_KEY, distributed, promoted, run_setting
 from scenario_events import asked, boosted, known_after, played, trained_at
 from selfplay_rig import put_model
 
-from app.config import GAMES
-from app.core import derive_id
-from app.events import (
+from flyball.app.config import GAMES
+from flyball.app.core import derive_id
+from flyball.app.events import (
     ClockTick,
     CurriculumRebalanced,
     DaemonReady,
@@ -33,17 +33,17 @@ from app.events import (
     follow,
     originate,
 )
-from app.events.envelope import EPOCH
-from app.games import checker_for
-from app.learning.inference import Policy
-from app.learning.network import bytes_to_parameters
-from app.play.inspection import game_record
-from app.scenarios import SCENARIOS, Plan, Watch, choose, views_of
-from app.scenarios.plan import ConfigView, NotReady, Scenario
-from app.scenarios.regression import store_reversed
-from app.scenarios.stall import QUICK
-from app.store import FileStore, MemoryStore, get_checkpoint, get_shard, put_checkpoint
-from daemons.registry import DAEMONS
+from flyball.app.events.envelope import EPOCH
+from flyball.app.games import checker_for
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.network import bytes_to_parameters
+from flyball.app.play.inspection import game_record
+from flyball.app.scenarios import SCENARIOS, Plan, Watch, choose, views_of
+from flyball.app.scenarios.plan import ConfigView, NotReady, Scenario
+from flyball.app.scenarios.regression import store_reversed
+from flyball.app.scenarios.stall import QUICK
+from flyball.app.store import FileStore, MemoryStore, get_checkpoint, get_shard, put_checkpoint
+from flyball.daemons.registry import DAEMONS
 
 CONFIG = GAMES[KEY]
 

@@ -18,12 +18,12 @@ from builders import (
 from driving import KEY, NEED, NEW, OLD, OTHER_KEY, Driven, distributed, promoted, run_settings, scored
 from scheduling import SHARD, answer, begin_training, complete, delivery, end_training, joined, staffed, unanswered
 
-from app.config import GAMES, RunSettings
-from app.controllers import SelfplayScheduler
-from app.controllers.fair_queue import LARGEST_REQUEST, WorkerRow
-from app.controllers.scheduler import NAME
-from app.core import derive_id
-from app.events import (
+from flyball.app.config import GAMES, RunSettings
+from flyball.app.controllers import SelfplayScheduler
+from flyball.app.controllers.fair_queue import LARGEST_REQUEST, WorkerRow
+from flyball.app.controllers.scheduler import NAME
+from flyball.app.core import derive_id
+from flyball.app.events import (
     ClockTick,
     DaemonStopped,
     ExplorationBoost,
@@ -36,7 +36,7 @@ from app.events import (
     TrainingBlockedByQuality,
     TrainingUnblocked,
 )
-from app.play.search import TREES
+from flyball.app.play.search import TREES
 
 TICK = ClockTick(period_seconds=10)
 

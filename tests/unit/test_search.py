@@ -6,16 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import app.play.search
-from app.config import GAMES, GameConfig, SearchSettings
-from app.games import FINISHED, Game, open_table
-from app.play.match_statistics import match_statistics
-from app.play.matches import MatchPlan, play_match
-from app.play.own_players import Turn
-from app.play.players import RandomPlayer
-from app.play.search import SearchPlayer, Unsearchable
-from app.play.selfplay import play_recorded, selfplay_schedule
-from app.play.tree import considered_visits, plant, with_room
+import flyball.app.play.search
+from flyball.app.config import GAMES, GameConfig, SearchSettings
+from flyball.app.games import FINISHED, Game, open_table
+from flyball.app.play.match_statistics import match_statistics
+from flyball.app.play.matches import MatchPlan, play_match
+from flyball.app.play.own_players import Turn
+from flyball.app.play.players import RandomPlayer
+from flyball.app.play.search import SearchPlayer, Unsearchable
+from flyball.app.play.selfplay import play_recorded, selfplay_schedule
+from flyball.app.play.tree import considered_visits, plant, with_room
 
 # The paper's weight of values in board games, which is large, so that proved values decide.
 CONNECT_FOUR = GAMES["connect_four_2p"].replace(search=SearchSettings(value_scale=1.0, playing_value_scale=1.0))
@@ -147,7 +147,7 @@ def test_searches_that_look_far_take_turns(monkeypatch: pytest.MonkeyPatch) -> N
     turn = turn_after(CONNECT_FOUR, [], [3], [3, 3])
     together = searched(CONNECT_FOUR, turn, 24, 1.0, Hashed(7))
     for positions in (60, 1):
-        monkeypatch.setattr(app.play.search, "POSITIONS", positions)
+        monkeypatch.setattr(flyball.app.play.search, "POSITIONS", positions)
         in_turns = searched(CONNECT_FOUR, turn, 24, 1.0, Hashed(7))
         assert all(map(np.array_equal, together, in_turns))
 

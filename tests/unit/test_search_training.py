@@ -8,17 +8,17 @@ import pytest
 import torch
 from searched_games import CONFIG, GAME, first, played
 
-from app.config import SearchSettings
-from app.core.legal import LegalActions
-from app.engine import InlineEngine, JobFailed
-from app.learning import search_training
-from app.learning.inference import Policy
-from app.learning.network import bytes_to_parameters
-from app.learning.search_training import SearchSamples, batches, critic_targets, draw, learn
-from app.learning.training import DiscardedUpdate, UnfitData
-from app.play.search import SearchPlayer
-from app.play.selfplay import searching_player
-from app.store import FileStore, MemoryStore, Shard, get_shard, put_shard
+from flyball.app.config import SearchSettings
+from flyball.app.core.legal import LegalActions
+from flyball.app.engine import InlineEngine, JobFailed
+from flyball.app.learning import search_training
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.network import bytes_to_parameters
+from flyball.app.learning.search_training import SearchSamples, batches, critic_targets, draw, learn
+from flyball.app.learning.training import DiscardedUpdate, UnfitData
+from flyball.app.play.search import SearchPlayer
+from flyball.app.play.selfplay import searching_player
+from flyball.app.store import FileStore, MemoryStore, Shard, get_shard, put_shard
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def job(tmp_path, shard_keys, replayed=()):
     data = {"base_model": base.model, "shards": shard_keys, "replayed": list(replayed)}
     how = {"step": 0, "seed": 4, "learning_rate": 1e-3, "epochs": 1}
     spec = {"store": str(tmp_path), "config": CONFIG.model_dump(mode="json"), **data, **how}
-    return InlineEngine().run("app.learning.search_training:train", spec, deadline_seconds=60)
+    return InlineEngine().run("flyball.app.learning.search_training:train", spec, deadline_seconds=60)
 
 
 async def test_job_leaves_out_replayed_shards_that_are_gone(tmp_path, shards: list[Shard]) -> None:

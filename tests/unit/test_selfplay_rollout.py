@@ -3,16 +3,16 @@ import pytest
 import torch
 from shard_rows import META
 
-from app.config import GAMES, NetworkSettings
-from app.core import NetworkShape
-from app.games import checker_for, open_table
-from app.learning.inference import NoLegalAction, Policy
-from app.learning.network import init_policy
-from app.play.inspection import game_record
-from app.play.players import HeuristicPlayer, RandomPlayer
-from app.play.recording import ShardRecorder
-from app.play.rollout import GREEDY, HERO, Rollout, Schedule, ask, choose
-from app.play.selfplay import selfplay_schedule
+from flyball.app.config import GAMES, NetworkSettings
+from flyball.app.core import NetworkShape
+from flyball.app.games import checker_for, open_table
+from flyball.app.learning.inference import NoLegalAction, Policy
+from flyball.app.learning.network import init_policy
+from flyball.app.play.inspection import game_record
+from flyball.app.play.players import HeuristicPlayer, RandomPlayer
+from flyball.app.play.recording import ShardRecorder
+from flyball.app.play.rollout import GREEDY, HERO, Rollout, Schedule, ask, choose
+from flyball.app.play.selfplay import selfplay_schedule
 
 CONFIG = GAMES["tic_tac_toe_2p"]
 

@@ -14,17 +14,17 @@ from fake_text_server import FakeTextServer
 from language_models import random_adapter, requests, small_base
 from safetensors.torch import load, save
 
-from app.config import TextServers
-from app.core import UnusableFile
-from app.language import served_generator
-from app.language.adapter_folder import AdapterFolder
-from app.language.base_model import BaseModel, get_base
-from app.language.generator import Adapter, ModelMismatch, PromptRequest, Sampling, get_adapter
-from app.language.peft_generator import PeftGenerator
-from app.language.served_generator import ServedGenerator
-from app.language.text_game import OneOf
-from app.language.text_server import NoServer, ServerRefused, TextServer
-from app.store import MemoryStore, put_checkpoint
+from flyball.app.config import TextServers
+from flyball.app.core import UnusableFile
+from flyball.app.language import served_generator
+from flyball.app.language.adapter_folder import AdapterFolder
+from flyball.app.language.base_model import BaseModel, get_base
+from flyball.app.language.generator import Adapter, ModelMismatch, PromptRequest, Sampling, get_adapter
+from flyball.app.language.peft_generator import PeftGenerator
+from flyball.app.language.served_generator import ServedGenerator
+from flyball.app.language.text_game import OneOf
+from flyball.app.language.text_server import NoServer, ServerRefused, TextServer
+from flyball.app.store import MemoryStore, put_checkpoint
 
 STORE = MemoryStore()
 FREE = Sampling(temperature=1.0, stop="\n", most_tokens=4)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.group import EXIT_CODES
-from daemons.registry import MACHINE_ROLES, ON_ALL_MACHINES, MachineRole, names_of
+from flyball.app.cli.group import EXIT_CODES
+from flyball.daemons.registry import MACHINE_ROLES, ON_ALL_MACHINES, MachineRole, names_of
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SYSTEMD, SUPERVISOR = DEPLOY / "systemd", DEPLOY / "supervisor"

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.config import (
+from flyball.app.config import (
     GAMES,
     LAPTOP,
     MATCHMAKING,
@@ -18,8 +18,8 @@ from app.config import (
     flatten,
     nest,
 )
-from app.config.loading import UnknownConfig, load, variable
-from daemons.run_folder import MAX_SOCKET_PATH, UnsafeFolder, bus_endpoint
+from flyball.app.config.loading import UnknownConfig, load, variable
+from flyball.daemons.run_folder import MAX_SOCKET_PATH, UnsafeFolder, bus_endpoint
 
 
 def write(folder: Path, text: str) -> Path:

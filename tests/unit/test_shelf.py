@@ -4,18 +4,18 @@ import pytest
 from builders import intensity, training_failed, training_of, tuned
 from driving import KEY, NEED, NEW, OLD, DrivenWorker, played, run_settings, scored, trained
 
-from app.config import GAMES, RunSettings
-from app.controllers.needs import most_rows
-from app.controllers.state import state_of
-from app.core import EventId
-from app.events import (
+from flyball.app.config import GAMES, RunSettings
+from flyball.app.controllers.needs import most_rows
+from flyball.app.controllers.state import state_of
+from flyball.app.core import EventId
+from flyball.app.events import (
     Payload,
     QualityDegraded,
     ShardRef,
     TrainingBlockedByQuality,
 )
-from app.play.inspection import COMPARED
-from daemons.quality_monitor import STAYING, WINDOWS, InspectionRow, QualityMonitor
+from flyball.app.play.inspection import COMPARED
+from flyball.daemons.quality_monitor import STAYING, WINDOWS, InspectionRow, QualityMonitor
 
 FIRST, SECOND, THIRD = "1" * 64, "2" * 64, "3" * 64
 REPLAYING = RunSettings(configs=(GAMES[KEY].replace(replay_rows=1000),))

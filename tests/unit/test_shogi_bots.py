@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 from shogi_games import random_histories
 
-from app.config import GAMES, GameConfig
-from app.core import HEURISTIC, RANDOM
-from app.games import open_table
-from app.games.mcts import OpenSpielSearch, tree_search
-from app.games.shogi.playouts import best_move
-from app.games.shogi.replay import Replay
-from app.games.shogi.sfen import write_move
-from app.games.shogi.table import ShogiTable, parse_rules
-from app.games.shogi.variant import MINISHOGI, SHOGI, Variant
-from app.play.match_statistics import match_statistics
-from app.play.matches import MatchPlan, play_match
-from app.play.players import HeuristicPlayer, Player, RandomPlayer
+from flyball.app.config import GAMES, GameConfig
+from flyball.app.core import HEURISTIC, RANDOM
+from flyball.app.games import open_table
+from flyball.app.games.mcts import OpenSpielSearch, tree_search
+from flyball.app.games.shogi.playouts import best_move
+from flyball.app.games.shogi.replay import Replay
+from flyball.app.games.shogi.sfen import write_move
+from flyball.app.games.shogi.table import ShogiTable, parse_rules
+from flyball.app.games.shogi.variant import MINISHOGI, SHOGI, Variant
+from flyball.app.play.match_statistics import match_statistics
+from flyball.app.play.matches import MatchPlan, play_match
+from flyball.app.play.players import HeuristicPlayer, Player, RandomPlayer
 
 SLOT = np.array([0])
 LEVELS = [HEURISTIC, "mate", "search"]

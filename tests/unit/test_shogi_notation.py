@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shogi_games import random_histories
 
-from app.config import GAMES
-from app.games import open_table, shogi
-from app.games.notation import notation_of
-from app.games.shogi.kif import parse_kif, write_kif
-from app.games.shogi.parity import openspiel_actions
-from app.games.shogi.replay import Replay
-from app.games.shogi.sfen import BadNotation, parse_move, parse_sfen, write_move, write_sfen
-from app.games.shogi.variant import MINISHOGI, SHOGI, VARIANTS, Variant
+from flyball.app.config import GAMES
+from flyball.app.games import open_table, shogi
+from flyball.app.games.notation import notation_of
+from flyball.app.games.shogi.kif import parse_kif, write_kif
+from flyball.app.games.shogi.parity import openspiel_actions
+from flyball.app.games.shogi.replay import Replay
+from flyball.app.games.shogi.sfen import BadNotation, parse_move, parse_sfen, write_move, write_sfen
+from flyball.app.games.shogi.variant import MINISHOGI, SHOGI, VARIANTS, Variant
 
 GAME = """# made by hand
 開始日時：1999/07/15(木) 19:07:12

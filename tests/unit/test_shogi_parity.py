@@ -7,11 +7,11 @@ import pyspiel
 import pytest
 from board_games import SLOT, recorded
 
-from app.config import GAMES
-from app.games import GameRecord, checker_for, open_table
-from app.games.shogi.parity import compare
-from app.games.shogi.replay import Replay
-from app.games.shogi.variant import SHOGI
+from flyball.app.config import GAMES
+from flyball.app.games import GameRecord, checker_for, open_table
+from flyball.app.games.shogi.parity import compare
+from flyball.app.games.shogi.replay import Replay
+from flyball.app.games.shogi.variant import SHOGI
 
 OPENSPIEL = pyspiel.load_game("shogi")
 CONFIG = GAMES["shogi_2p"].replace(max_moves=80)

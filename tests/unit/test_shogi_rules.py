@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from plain_shogi import PlainShogi
 
-from app.games.shogi.replay import Replay
-from app.games.shogi.rules import WORKSPACE, legal_moves, move
-from app.games.shogi.sfen import parse_sfen, write_sfen
-from app.games.shogi.variant import MINISHOGI, SHOGI, VARIANTS, Variant
-from app.games.table import FINISHED
+from flyball.app.games.shogi.replay import Replay
+from flyball.app.games.shogi.rules import WORKSPACE, legal_moves, move
+from flyball.app.games.shogi.sfen import parse_sfen, write_sfen
+from flyball.app.games.shogi.variant import MINISHOGI, SHOGI, VARIANTS, Variant
+from flyball.app.games.table import FINISHED
 
 MOST = "R8/2K1S1SSk/4B4/9/9/9/9/9/1L1L1L3 b RBGSNLP3g3n17p 1"
 """The known position with the most legal moves."""

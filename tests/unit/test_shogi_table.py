@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from shogi_games import random_table
 
-from app.config import GAMES
-from app.games import FINISHED, IllegalAction, UnknownGame, open_table
-from app.games.shogi.encode import UNIT, Layout, arrival_indices, direction_numbers, recall
-from app.games.shogi.replay import Replay
-from app.games.shogi.rules import POSITION
-from app.games.shogi.sfen import write_sfen
-from app.games.shogi.table import ShogiTable, parse_rules
-from app.games.shogi.variant import MINISHOGI, SHOGI, VARIANTS, Variant
+from flyball.app.config import GAMES
+from flyball.app.games import FINISHED, IllegalAction, UnknownGame, open_table
+from flyball.app.games.shogi.encode import UNIT, Layout, arrival_indices, direction_numbers, recall
+from flyball.app.games.shogi.replay import Replay
+from flyball.app.games.shogi.rules import POSITION
+from flyball.app.games.shogi.sfen import write_sfen
+from flyball.app.games.shogi.table import ShogiTable, parse_rules
+from flyball.app.games.shogi.variant import MINISHOGI, SHOGI, VARIANTS, Variant
 
 SLOT = np.array([0])
 CONFIGS = pytest.mark.parametrize("key", ["shogi_2p", "minishogi_2p"])

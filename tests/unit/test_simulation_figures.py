@@ -7,21 +7,21 @@ import pytest
 from builders import recorded, rolled_back
 from driving import match, promoted, rated
 
-from app.config.feedback import StallSettings
-from app.core import ModelHash
-from app.core.clock import SECOND_US
-from app.events import (
+from flyball.app.config.feedback import StallSettings
+from flyball.app.core import ModelHash
+from flyball.app.core.clock import SECOND_US
+from flyball.app.events import (
     ClockTick,
     Payload,
     PlateauDetected,
     RegressionDetected,
     originate,
 )
-from app.events.envelope import EPOCH
-from app.simulation import NONE, RunResult, Scoreboard, load_plant, summarise
-from app.simulation.agenda import Agenda
-from app.simulation.comparing import bootstrap
-from app.simulation.scoreboard import (
+from flyball.app.events.envelope import EPOCH
+from flyball.app.simulation import NONE, RunResult, Scoreboard, load_plant, summarise
+from flyball.app.simulation.agenda import Agenda
+from flyball.app.simulation.comparing import bootstrap
+from flyball.app.simulation.scoreboard import (
     Account,
     RegressionFigures,
     StallFigures,
@@ -29,8 +29,8 @@ from app.simulation.scoreboard import (
     regression_figures,
     stall_figures,
 )
-from app.simulation.simulation import VirtualBroker
-from app.simulation.world import DAY_US, HOUR_US, START_US, ModelTruth, World
+from flyball.app.simulation.simulation import VirtualBroker
+from flyball.app.simulation.world import DAY_US, HOUR_US, START_US, ModelTruth, World
 
 KEY = "connect_four_2p"
 A, B, C = (ModelHash(letter * 64) for letter in "abc")

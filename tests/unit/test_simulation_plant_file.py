@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from simulated_settings import simulated_settings
 
-from app.comparison.fitting import Observed, fit_curve, fit_times, observe, plant_text, without_troubles
-from app.config import GAMES
-from app.events import Event
-from app.simulation import ARMS, BadPlant, Simulation, load_plant
-from app.simulation.settings import MachineLimits
+from flyball.app.comparison.fitting import Observed, fit_curve, fit_times, observe, plant_text, without_troubles
+from flyball.app.config import GAMES
+from flyball.app.events import Event
+from flyball.app.simulation import ARMS, BadPlant, Simulation, load_plant
+from flyball.app.simulation.settings import MachineLimits
 
-TEXT = (files("app.simulation") / "plant.toml").read_text(encoding="utf-8")
+TEXT = (files("flyball.app.simulation") / "plant.toml").read_text(encoding="utf-8")
 
 
 def refused(path: Path, pattern: str, instead: str) -> BadPlant:

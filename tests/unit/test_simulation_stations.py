@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples
 
-from app.config import RunSettings
-from app.core import EventId
-from app.core.clock import SECOND_US
-from app.events import Cause, Payload, Row
-from app.job_specs import DistributionResult
-from app.simulation.agenda import Agenda
-from app.simulation.jobs import Computed
-from app.simulation.machines import Machine
-from app.simulation.stations import Service, Station
-from app.simulation.workload import KindLoad, kind_load
-from app.simulation.world import HOUR_US, START_US
-from daemons.jobs import Job, Worker
+from flyball.app.config import RunSettings
+from flyball.app.core import EventId
+from flyball.app.core.clock import SECOND_US
+from flyball.app.events import Cause, Payload, Row
+from flyball.app.job_specs import DistributionResult
+from flyball.app.simulation.agenda import Agenda
+from flyball.app.simulation.jobs import Computed
+from flyball.app.simulation.machines import Machine
+from flyball.app.simulation.stations import Service, Station
+from flyball.app.simulation.workload import KindLoad, kind_load
+from flyball.app.simulation.world import HOUR_US, START_US
+from flyball.daemons.jobs import Job, Worker
 
 
 class Asked(NamedTuple):

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.sizes import size_text
-from app.events import TrainingUnblocked
-from app.status.status import on_one_line
-from app.status.summary import one_line, show_clock, show_time, summarise
+from flyball.app.core.sizes import size_text
+from flyball.app.events import TrainingUnblocked
+from flyball.app.status.status import on_one_line
+from flyball.app.status.summary import one_line, show_clock, show_time, summarise
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from app.config import GAMES
-from app.core import ConfigKey
-from app.games import FINISHED, open_table
-from app.games.connect_four_solver import ConnectFourSolver
-from app.games.solver import NoSolver, solver_for
-from app.games.tic_tac_toe_solver import TicTacToeSolver
+from flyball.app.config import GAMES
+from flyball.app.core import ConfigKey
+from flyball.app.games import FINISHED, open_table
+from flyball.app.games.connect_four_solver import ConnectFourSolver
+from flyball.app.games.solver import NoSolver, solver_for
+from flyball.app.games.tic_tac_toe_solver import TicTacToeSolver
 
 CONNECT_FOUR, TIC_TAC_TOE = GAMES[ConfigKey("connect_four_2p")], GAMES[ConfigKey("tic_tac_toe_2p")]
 PUBLISHED = {

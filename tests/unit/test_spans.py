@@ -16,8 +16,8 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from scripted_server import OK, scripted_server, status
 
-from app.core import NAME_LENGTH, derive_id
-from app.events import (
+from flyball.app.core import NAME_LENGTH, derive_id
+from flyball.app.events import (
     BadTraceparent,
     ClockTick,
     Envelope,
@@ -33,9 +33,9 @@ from app.events import (
     trace_id,
     traceparent_of,
 )
-from app.events.envelope import EPOCH
-from app.telemetry.spans import SpanReceiver, otlp_exporter
-from app.telemetry.webhook import Undelivered
+from flyball.app.events.envelope import EPOCH
+from flyball.app.telemetry.spans import SpanReceiver, otlp_exporter
+from flyball.app.telemetry.webhook import Undelivered
 
 
 @cache

@@ -4,15 +4,15 @@ import pytest
 from driving import KEY, NEW, OLD, OTHER_KEY, distributed, promoted, run_settings
 from scenario_events import asked
 
-from app.config import RunSettings
-from app.controllers.fold import Fold
-from app.events import ModelPromoted, ModelRolledBack, RunConfigured
-from app.job_specs import JobContext
-from app.scenarios import views_of
-from app.status.configs import ConfigRow, fold_config
-from app.status.league import LeagueView
-from daemons.jobs import WorkerIdentity
-from daemons.registry import DAEMONS
+from flyball.app.config import RunSettings
+from flyball.app.controllers.fold import Fold
+from flyball.app.events import ModelPromoted, ModelRolledBack, RunConfigured
+from flyball.app.job_specs import JobContext
+from flyball.app.scenarios import views_of
+from flyball.app.status.configs import ConfigRow, fold_config
+from flyball.app.status.league import LeagueView
+from flyball.daemons.jobs import WorkerIdentity
+from flyball.daemons.registry import DAEMONS
 
 SPECS = [spec for spec in DAEMONS.values() if ModelRolledBack in spec.reads]
 IDENTITY = WorkerIdentity("x@laptop", "laptop", JobContext(store="store"))

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from recorded_run import KEY, NEW, OLD, START, Recording, evaluated, evidence, match, recording, trained
 from rich.console import Console
 
-from app.api.following import is_shown
-from app.bus.ports import Present, Sign
-from app.cli.up_screen import daemons_text
-from app.config import GAMES, PROFILES, RunSettings
-from app.core import MeanOutcome, ModelHash
-from app.events import (
+from flyball.app.api.following import is_shown
+from flyball.app.bus.ports import Present, Sign
+from flyball.app.cli.up_screen import daemons_text
+from flyball.app.config import GAMES, PROFILES, RunSettings
+from flyball.app.core import MeanOutcome, ModelHash
+from flyball.app.events import (
     CATALOGUE,
     CurriculumRebalanced,
     DaemonFailed,
@@ -44,9 +44,9 @@ from app.events import (
     TrainingCompleted,
     TrainingUnblocked,
 )
-from app.status.status import READS, Board, ConfigStatus, DaemonStatus, LastDecision, Status
-from app.status.summary import show_outcome, show_progress, summarise
-from app.status.tables import daemons_table, status_table
+from flyball.app.status.status import READS, Board, ConfigStatus, DaemonStatus, LastDecision, Status
+from flyball.app.status.summary import show_outcome, show_progress, summarise
+from flyball.app.status.tables import daemons_table, status_table
 
 SIGN = Sign(position=11, lag=2, jobs=1, requests=3)
 ALIVE = Present(daemon="training", node="laptop", heard_seconds_ago=1.5, lost=False, sign=SIGN)

@@ -10,15 +10,15 @@ import pytest
 from msgspec.structs import replace
 from recorded_run import KEY, NEW, OLD, recording, write_journal
 
-from app.api import following
-from app.api.following import JournalWatch
-from app.api.runs import RunLocation, read_board, silent
-from app.cli.up import child_environment, child_specs
-from app.cli.up_screen import STREAM_LINES, LiveScreen, Screen, describe
-from app.config import RunFolder
-from app.config.loading import load
-from app.core import EventId, FlyballError
-from app.events import (
+from flyball.app.api import following
+from flyball.app.api.following import JournalWatch
+from flyball.app.api.runs import RunLocation, read_board, silent
+from flyball.app.cli.up import child_environment, child_specs
+from flyball.app.cli.up_screen import STREAM_LINES, LiveScreen, Screen, describe
+from flyball.app.config import RunFolder
+from flyball.app.config.loading import load
+from flyball.app.core import EventId, FlyballError
+from flyball.app.events import (
     Event,
     ExplorationBoost,
     ModelRolledBack,
@@ -26,11 +26,11 @@ from app.events import (
     TrainingFailed,
     TrainingUnblocked,
 )
-from app.journal import SqliteJournalReader
-from app.status import status as status_module
-from app.status.status import Board
-from daemons.registry import DAEMONS, MACHINE_ROLES, MachineRole, names_of
-from daemons.supervisor import ChildReport
+from flyball.app.journal import SqliteJournalReader
+from flyball.app.status import status as status_module
+from flyball.app.status.status import Board
+from flyball.daemons.registry import DAEMONS, MACHINE_ROLES, MachineRole, names_of
+from flyball.daemons.supervisor import ChildReport
 
 
 def test_what_lies_before_is_counted_and_what_comes_is_told(folder, monkeypatch) -> None:

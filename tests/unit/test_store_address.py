@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.config import BadSettings, Deployment, RunFolder
-from app.config.loading import load
-from app.config.store_address import StoreAddress
-from app.store import FileStore, open_store, scratch_folder
-from app.store.cache import CachedStore
-from app.store.objects import ObjectStore, UnusableStore
+from flyball.app.config import BadSettings, Deployment, RunFolder
+from flyball.app.config.loading import load
+from flyball.app.config.store_address import StoreAddress
+from flyball.app.store import FileStore, open_store, scratch_folder
+from flyball.app.store.cache import CachedStore
+from flyball.app.store.objects import ObjectStore, UnusableStore
 
 RUN = RunFolder(Path("/runs/one"))
 

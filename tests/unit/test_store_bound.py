@@ -7,12 +7,12 @@ from unittest.mock import AsyncMock
 
 from bus_rig import StepClock
 
-from app.config import GAMES, NetworkSettings, RunSettings
-from app.replay.reachability import oldest
-from app.store import FileStore, StoredBlob
-from daemons.bounded_engine import MEASURE_SECONDS, BoundedEngine
-from daemons.forecast import forecast
-from daemons.upkeep import PAUSE_SECONDS, PeriodicCommand
+from flyball.app.config import GAMES, NetworkSettings, RunSettings
+from flyball.app.replay.reachability import oldest
+from flyball.app.store import FileStore, StoredBlob
+from flyball.daemons.bounded_engine import MEASURE_SECONDS, BoundedEngine
+from flyball.daemons.forecast import forecast
+from flyball.daemons.upkeep import PAUSE_SECONDS, PeriodicCommand
 
 
 async def test_full_store_takes_the_engines_capacity(tmp_path: Path) -> None:

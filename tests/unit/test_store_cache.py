@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.store import MemoryStore, MissingBlob
-from app.store.blobs import key_of
-from app.store.cache import BlobCache, CachedStore
+from flyball.app.store import MemoryStore, MissingBlob
+from flyball.app.store.blobs import key_of
+from flyball.app.store.cache import BlobCache, CachedStore
 
 
 def blob(number: int, size: int = 100) -> bytes:

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from app.config import ManifestPart, NetworkSettings
-from app.core import ConfigKey, ModelHash, NetworkShape, ShardKey
-from app.learning.network import bytes_to_parameters, init_policy, parameters_to_bytes
-from app.store import (
+from flyball.app.config import ManifestPart, NetworkSettings
+from flyball.app.core import ConfigKey, ModelHash, NetworkShape, ShardKey
+from flyball.app.learning.network import bytes_to_parameters, init_policy, parameters_to_bytes
+from flyball.app.store import (
     DamagedBlob,
     FileStore,
     Manifest,
@@ -28,9 +28,9 @@ from app.store import (
     put_checkpoint,
     put_shard,
 )
-from app.store.checkpoints import delete_checkpoint, distribute
-from app.store.packing import pack_observations
-from app.store.shard import ROW_TYPES, BadShard, ShardCache, note_of, with_note
+from flyball.app.store.checkpoints import delete_checkpoint, distribute
+from flyball.app.store.packing import pack_observations
+from flyball.app.store.shard import ROW_TYPES, BadShard, ShardCache, note_of, with_note
 
 NETWORK = NetworkSettings(hidden=(4,))
 PARAMETERS = parameters_to_bytes(init_policy(NETWORK, NetworkShape(3, 2), seed=1))

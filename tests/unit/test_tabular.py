@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.core import Rate, Record, Tabular, figure_text, flat
-from app.core.tabular import NoPandas, UnknownTable, columns_of
+from flyball.app.core import Rate, Record, Tabular, figure_text, flat
+from flyball.app.core.tabular import NoPandas, UnknownTable, columns_of
 
 MODEL = "ab" * 32
 

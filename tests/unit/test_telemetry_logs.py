@@ -15,8 +15,8 @@ import jsonschema
 import pytest
 import structlog
 
-from app.telemetry import LogFile, configure
-from daemons.supervisor import PIPE_BYTES, StderrPipe
+from flyball.app.telemetry import LogFile, configure
+from flyball.daemons.supervisor import PIPE_BYTES, StderrPipe
 
 SCHEMA = {
     "type": "object",

@@ -10,22 +10,22 @@ import pytest
 import torch
 from fake_text_server import FakeTextServer
 
-from app.config import GAMES, BadSettings, LanguageSettings
-from app.core import UnusableFile
-from app.language import jobs, selfplay
-from app.language.base_files import UnfitLanguageSettings
-from app.language.base_model import get_base, load_base
-from app.language.inspection import inspect
-from app.language.selfplay import grouped_schedule
-from app.language.token_shard import get_token_shard, put_token_shard
-from app.language.training_settings import text_settings
-from app.learning.devices import MissingDevice
-from app.play.inspection import ForeignShard, RepeatedShard
-from app.store import FileStore, MissingBlob
-from app.train.run import train
-from app.train.state import RunExists
-from app.train.text import language_method
-from daemons.clock import SystemClock
+from flyball.app.config import GAMES, BadSettings, LanguageSettings
+from flyball.app.core import UnusableFile
+from flyball.app.language import jobs, selfplay
+from flyball.app.language.base_files import UnfitLanguageSettings
+from flyball.app.language.base_model import get_base, load_base
+from flyball.app.language.inspection import inspect
+from flyball.app.language.selfplay import grouped_schedule
+from flyball.app.language.token_shard import get_token_shard, put_token_shard
+from flyball.app.language.training_settings import text_settings
+from flyball.app.learning.devices import MissingDevice
+from flyball.app.play.inspection import ForeignShard, RepeatedShard
+from flyball.app.store import FileStore, MissingBlob
+from flyball.app.train.run import train
+from flyball.app.train.state import RunExists
+from flyball.app.train.text import language_method
+from flyball.daemons.clock import SystemClock
 
 SMALL = GAMES["tic_tac_toe_text_2p"].replace(
     language=LanguageSettings(

@@ -10,13 +10,13 @@ from driving import KEY, NEW, OLD, Driven, DrivenWorker, gauntlet_result, match,
 from leagues import checkpoint, league_of, model
 from rotations import rotations
 
-from app.config import LeagueSettings, TournamentSettings
-from app.controllers.league_keeper import LeagueKeeper
-from app.core import Elo, FlyballError, Rate, expected_score
-from app.events import CheckpointAdded, EvaluationCompleted, EvaluationRequested, MatchesRequested
-from app.league.tournaments import tournaments
-from daemons.evaluation import Evaluator
-from daemons.jobs import JobRunner
+from flyball.app.config import LeagueSettings, TournamentSettings
+from flyball.app.controllers.league_keeper import LeagueKeeper
+from flyball.app.core import Elo, FlyballError, Rate, expected_score
+from flyball.app.events import CheckpointAdded, EvaluationCompleted, EvaluationRequested, MatchesRequested
+from flyball.app.league.tournaments import tournaments
+from flyball.daemons.evaluation import Evaluator
+from flyball.daemons.jobs import JobRunner
 
 SETTINGS = TournamentSettings(placement=2, games=10, round_robin_every=50)
 

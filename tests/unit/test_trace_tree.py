@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from recorded_run import Recording, recording
 
-from app.cli.trace import trace_json, trace_tree
-from app.core import ConfigKey, Elo, ModelHash
-from app.events import (
+from flyball.app.cli.trace import trace_json, trace_tree
+from flyball.app.core import ConfigKey, Elo, ModelHash
+from flyball.app.events import (
     AgentRating,
     ClockTick,
     CurriculumRebalanced,
@@ -35,8 +35,8 @@ from app.events import (
     TrainingBlockedByQuality,
     TrainingIntensityChanged,
 )
-from app.status.summary import summarise
-from app.status.trace import AmbiguousEvent, Trace, UnknownEvent, trace
+from flyball.app.status.summary import summarise
+from flyball.app.status.trace import AmbiguousEvent, Trace, UnknownEvent, trace
 
 MANY = 1 << 40
 

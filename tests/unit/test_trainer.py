@@ -3,17 +3,17 @@
 import pytest
 from driving import KEY, OLD, DrivenWorker, trained
 
-from app.config import GAMES, RunSettings
-from app.core import FlyballError
-from app.engine import JobFailed, WorkerLost
-from app.events import ShardRef, TrainingFailed, TrainingRequested
-from app.learning.ppo import TrainingDiverged
-from app.learning.samples import UnfinishedEpisode
-from app.learning.training import DiscardedUpdate, UnfitData
-from app.store import DamagedBlob, MissingBlob
-from app.store.checkpoints import NoModel
-from daemons.jobs import Job
-from daemons.training import Trainer
+from flyball.app.config import GAMES, RunSettings
+from flyball.app.core import FlyballError
+from flyball.app.engine import JobFailed, WorkerLost
+from flyball.app.events import ShardRef, TrainingFailed, TrainingRequested
+from flyball.app.learning.ppo import TrainingDiverged
+from flyball.app.learning.samples import UnfinishedEpisode
+from flyball.app.learning.training import DiscardedUpdate, UnfitData
+from flyball.app.store import DamagedBlob, MissingBlob
+from flyball.app.store.checkpoints import NoModel
+from flyball.daemons.jobs import Job
+from flyball.daemons.training import Trainer
 
 FIRST, SECOND = "1" * 64, "2" * 64
 

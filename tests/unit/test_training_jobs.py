@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from shard_rows import rows_of
 
-from app.config import GAMES, NetworkSettings, PpoCoefficients, PpoSettings
-from app.core import ConfigKey, NetworkShape
-from app.engine import InlineEngine, JobFailed
-from app.games import open_table
-from app.learning.inference import Policy
-from app.learning.jobs import annealed, initialise, train
-from app.learning.network import bytes_to_parameters
-from app.learning.ppo import TrainingDiverged
-from app.learning.samples import UnfinishedEpisode
-from app.learning.training import UnfitData
-from app.store import DamagedBlob, FileStore, MissingBlob, Shard, ShardMeta, get_checkpoint, put_shard
+from flyball.app.config import GAMES, NetworkSettings, PpoCoefficients, PpoSettings
+from flyball.app.core import ConfigKey, NetworkShape
+from flyball.app.engine import InlineEngine, JobFailed
+from flyball.app.games import open_table
+from flyball.app.learning.inference import Policy
+from flyball.app.learning.jobs import annealed, initialise, train
+from flyball.app.learning.network import bytes_to_parameters
+from flyball.app.learning.ppo import TrainingDiverged
+from flyball.app.learning.samples import UnfinishedEpisode
+from flyball.app.learning.training import UnfitData
+from flyball.app.store import DamagedBlob, FileStore, MissingBlob, Shard, ShardMeta, get_checkpoint, put_shard
 
 CONFIG = GAMES[ConfigKey("tic_tac_toe_2p")].replace(network=NetworkSettings(hidden=(8,)))
 GAME = open_table(CONFIG, slots=0).spec
@@ -156,13 +156,13 @@ def test_damaged_unfinished_or_unknown_data_is_refused(store, spec):
 async def test_engine_runs_jobs_by_name_and_reports_divergence(spec, first, tmp_path):
     engine = InlineEngine()
     initial = {"store": str(tmp_path), "config": CONFIG.model_dump(mode="json"), "seed": 7}
-    assert (await engine.run("app.learning.jobs:initialise", initial))["model"] == first
+    assert (await engine.run("flyball.app.learning.jobs:initialise", initial))["model"] == first
     heard = []
-    result = await engine.run("app.learning.jobs:train", spec, heard.append)
+    result = await engine.run("flyball.app.learning.jobs:train", spec, heard.append)
     assert result["model"] == train(spec, ignore)["model"]
     assert len(heard) == 3
     with pytest.raises(JobFailed) as failed:
-        await engine.run("app.learning.jobs:train", with_ppo(spec, max_kl=1e-12))
+        await engine.run("flyball.app.learning.jobs:train", with_ppo(spec, max_kl=1e-12))
     assert failed.value.kind == "TrainingDiverged"
     await engine.close()
 

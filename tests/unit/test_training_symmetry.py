@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from app.config import GAMES
-from app.core import ConfigKey
-from app.games import open_table
-from app.learning.samples import Samples, oriented
+from flyball.app.config import GAMES
+from flyball.app.core import ConfigKey
+from flyball.app.games import open_table
+from flyball.app.learning.samples import Samples, oriented
 
 ROWS = 64
 

@@ -6,10 +6,10 @@ import pytest
 from builders import adapted, configured, intensity, rejected, rolled_back, training_failed, training_of, tuned, unrated
 from driving import KEY, NEED, NEW, OLD, Driven, distributed, promoted, run_settings, scored, trained
 
-from app.config import RunSettings
-from app.controllers import TrainingTrigger
-from app.core import derive_id
-from app.events import (
+from flyball.app.config import RunSettings
+from flyball.app.controllers import TrainingTrigger
+from flyball.app.core import derive_id
+from flyball.app.events import (
     ClockTick,
     TrainingBlockedByQuality,
     TrainingFailed,

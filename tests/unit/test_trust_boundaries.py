@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from app.bus.ports import Present
-from app.config.store_address import StoreAddress
-from app.events import DaemonHeartbeat, DaemonStarted
-from app.store import FileStore, MissingBlob
-from app.store.cache import BlobCache, CachedStore
-from app.store.objects import ObjectStore
+from flyball.app.bus.ports import Present
+from flyball.app.config.store_address import StoreAddress
+from flyball.app.events import DaemonHeartbeat, DaemonStarted
+from flyball.app.store import FileStore, MissingBlob
+from flyball.app.store.cache import BlobCache, CachedStore
+from flyball.app.store.objects import ObjectStore
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("app", "daemons", "flyball") for path in (ROOT / folder).rglob("*.py"))

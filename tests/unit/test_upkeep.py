@@ -9,13 +9,13 @@ import pytest
 from archives import record_of
 from bus_rig import StepClock
 
-from app.config.deployment import JournalSettings
-from app.journal import SqliteJournal, segments
-from app.journal.archiving import archive
-from app.journal.ports import Snapshot
-from app.journal.snapshots import write_snapshot
-from daemons import upkeep
-from daemons.upkeep import LOOK_SECONDS, PAUSE_SECONDS, PeriodicCommand, Upkeep
+from flyball.app.config.deployment import JournalSettings
+from flyball.app.journal import SqliteJournal, segments
+from flyball.app.journal.archiving import archive
+from flyball.app.journal.ports import Snapshot
+from flyball.app.journal.snapshots import write_snapshot
+from flyball.daemons import upkeep
+from flyball.daemons.upkeep import LOOK_SECONDS, PAUSE_SECONDS, PeriodicCommand, Upkeep
 
 
 @pytest.fixture

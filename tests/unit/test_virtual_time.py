@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from app.comparison.virtual_time import Processor, SharedEngine, VirtualClock, VirtualLoop, timed
-from app.engine import EngineClosed, JobFailed, JobTimedOut, WorkerLost
+from flyball.app.comparison.virtual_time import Processor, SharedEngine, VirtualClock, VirtualLoop, timed
+from flyball.app.engine import EngineClosed, JobFailed, JobTimedOut, WorkerLost
 
 
 def run(main):

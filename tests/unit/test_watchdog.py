@@ -5,10 +5,10 @@ import pytest
 from builders import EVIDENCE, rolled_back
 from driving import KEY, Driven, match, rated, run_settings
 
-from app.controllers import ModelPerformanceWatchdog, cusum_step
-from app.controllers.watchdog import severity_of
-from app.core import expected_score
-from app.events import MatchesRequested, ModelPromoted, RegressionCleared, RegressionDetected
+from flyball.app.controllers import ModelPerformanceWatchdog, cusum_step
+from flyball.app.controllers.watchdog import severity_of
+from flyball.app.core import expected_score
+from flyball.app.events import MatchesRequested, ModelPromoted, RegressionCleared, RegressionDetected
 
 ANCHOR = "f" * 64
 LEVEL = 100.0

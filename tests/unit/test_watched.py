@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from driving import KEY, NEED, NEW, OLD, Driven, gated, match, promoted, rated, run_settings, scored, trained
 
-from app.controllers import (
+from flyball.app.controllers import (
     CurriculumIntegration,
     EvaluationFeedbackHandler,
     FeedbackLoopController,
@@ -16,11 +16,11 @@ from app.controllers import (
     ModelPerformanceWatchdog,
     TrainingTrigger,
 )
-from app.controllers.controller import Watched
-from app.core import HEURISTIC
-from app.events import ClockTick, HyperparameterUpdated, PromotionRejected, TrainingFailed
-from app.events.envelope import EPOCH
-from app.status.watched import amount, bar, watched_text
+from flyball.app.controllers.controller import Watched
+from flyball.app.core import HEURISTIC
+from flyball.app.events import ClockTick, HyperparameterUpdated, PromotionRejected, TrainingFailed
+from flyball.app.events.envelope import EPOCH
+from flyball.app.status.watched import amount, bar, watched_text
 
 NOW, SOON = EPOCH + timedelta(days=1), "decides in about 3 min"
 HALF = "[#####.....] gain: 1 (boost once it rises to 2"

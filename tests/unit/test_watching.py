@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from selfplay_rig import CONFIG, put_model
 
-from app.api.watch_job import watch
-from app.api.watching import Progress, WatchedGame
-from app.config import RunFolder
-from app.core import BadUsage
-from app.games import open_table
-from app.play.matches import MatchPlan, play_match
-from app.play.players import load_player
-from app.store import open_store
+from flyball.app.api.watch_job import watch
+from flyball.app.api.watching import Progress, WatchedGame
+from flyball.app.config import RunFolder
+from flyball.app.core import BadUsage
+from flyball.app.games import open_table
+from flyball.app.play.matches import MatchPlan, play_match
+from flyball.app.play.players import load_player
+from flyball.app.store import open_store
 
 KEY = str(CONFIG.key)
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_server import OK, ScriptedServer, scripted_server, status
 
-from app.telemetry.webhook import LONGEST_RETRY_SECONDS, Undelivered, post, retry_after
+from flyball.app.telemetry.webhook import LONGEST_RETRY_SECONDS, Undelivered, post, retry_after
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 

@@ -9,9 +9,9 @@ from generated_run import hasty
 from golden_runs import load
 from replayed import replay
 
-from app.config import BadSettings, RunSettings, flatten
-from app.config.loading import changed, parse
-from app.events import (
+from flyball.app.config import BadSettings, RunSettings, flatten
+from flyball.app.config.loading import changed, parse
+from flyball.app.events import (
     EvaluationRequested,
     Event,
     ExplorationBoost,
@@ -24,7 +24,7 @@ from app.events import (
     SelfplayRequested,
     TrainingRequested,
 )
-from app.replay.what_if import Divergence, WhatIf
+from flyball.app.replay.what_if import Divergence, WhatIf
 
 KEY = "tic_tac_toe_2p"
 SETTINGS = hasty().model_dump(mode="json")

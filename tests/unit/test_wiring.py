@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import pytest
 
-from app.config import KNOBS, RunSettings
-from app.controllers import Controller, EvaluationFeedbackHandler, FeedbackFold
-from app.controllers.fold import UndeclaredEmission, draft
-from app.controllers.ownership import knobs_set
-from app.events import (
+from flyball.app.config import KNOBS, RunSettings
+from flyball.app.controllers import Controller, EvaluationFeedbackHandler, FeedbackFold
+from flyball.app.controllers.fold import UndeclaredEmission, draft
+from flyball.app.controllers.ownership import knobs_set
+from flyball.app.events import (
     CATALOGUE,
     Emission,
     HyperparameterUpdated,
@@ -24,9 +24,9 @@ from app.events import (
     TrainingUnblocked,
     Value,
 )
-from daemons.bootstrap import TERMINAL, LooseEnd, check, consumers, emitters, owners
-from daemons.registry import DAEMONS, UnknownDaemon, spec_of
-from daemons.spec import DaemonSpec
+from flyball.daemons.bootstrap import TERMINAL, LooseEnd, check, consumers, emitters, owners
+from flyball.daemons.registry import DAEMONS, UnknownDaemon, spec_of
+from flyball.daemons.spec import DaemonSpec
 
 
 class Usurper(Controller):

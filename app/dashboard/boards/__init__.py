@@ -2,13 +2,20 @@
 
 from collections.abc import Callable
 
-from app.config import GameConfig
-from app.dashboard.boards.grids import breakthrough, clobber, connect_four, othello, tic_tac_toe, ultimate_tic_tac_toe
-from app.dashboard.boards.hearts import hearts
-from app.dashboard.boards.shogi import shogi
-from app.dashboard.boards.stones import go, hex_
-from app.dashboard.boards.text import printed
-from app.games.positions import BoardPosition, HeartsPosition, NinePosition, Position, ShogiPosition
+from flyball.app.config import GameConfig
+from flyball.app.dashboard.boards.grids import (
+    breakthrough,
+    clobber,
+    connect_four,
+    othello,
+    tic_tac_toe,
+    ultimate_tic_tac_toe,
+)
+from flyball.app.dashboard.boards.hearts import hearts
+from flyball.app.dashboard.boards.shogi import shogi
+from flyball.app.dashboard.boards.stones import go, hex_
+from flyball.app.dashboard.boards.text import printed
+from flyball.app.games.positions import BoardPosition, HeartsPosition, NinePosition, Position, ShogiPosition
 
 BOARDS: dict[str, Callable[[BoardPosition], str]] = {
     "breakthrough": breakthrough,

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.dashboard.boards.svg import STONES, Box, box, disc, drawing, label, polygon, shift, stone, stroke, tag
-from app.games.board_table import EMPTY
-from app.games.positions import BoardPosition, NinePosition
+from flyball.app.dashboard.boards.svg import STONES, Box, box, disc, drawing, label, polygon, shift, stone, stroke, tag
+from flyball.app.games.board_table import EMPTY
+from flyball.app.games.positions import BoardPosition, NinePosition
 
 CELL = 60.0
 EDGE = 30.0

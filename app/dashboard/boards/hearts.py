@@ -1,8 +1,8 @@
 """Hearts: four hands around a table, with the trick in the middle."""
 
-from app.dashboard.boards.svg import Box, box, drawing, label, shift, tag, words
-from app.games.hearts.cards import DIAMONDS, HEARTS, RANKS, SEATS
-from app.games.positions import FACE_DOWN, HeartsPosition, card_name
+from flyball.app.dashboard.boards.svg import Box, box, drawing, label, shift, tag, words
+from flyball.app.games.hearts.cards import DIAMONDS, HEARTS, RANKS, SEATS
+from flyball.app.games.positions import FACE_DOWN, HeartsPosition, card_name
 
 WIDTH, HEIGHT = 540.0, 560.0
 CARD_WIDTH, CARD_HEIGHT = 52.0, 76.0

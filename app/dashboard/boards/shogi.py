@@ -1,10 +1,10 @@
 """Shogi and minishogi on a wooden board. Pieces are pentagons with their characters; the hands are at the sides."""
 
-from app.dashboard.boards.grids import described
-from app.dashboard.boards.svg import Box, box, disc, drawing, label, polygon, shift, stroke
-from app.games.positions import ShogiPosition
-from app.games.shogi.sfen import letters
-from app.games.shogi.variant import BISHOP, GOLD, KING, KNIGHT, LANCE, PAWN, PROMOTED, ROOK, SILVER
+from flyball.app.dashboard.boards.grids import described
+from flyball.app.dashboard.boards.svg import Box, box, disc, drawing, label, polygon, shift, stroke
+from flyball.app.games.positions import ShogiPosition
+from flyball.app.games.shogi.sfen import letters
+from flyball.app.games.shogi.variant import BISHOP, GOLD, KING, KNIGHT, LANCE, PAWN, PROMOTED, ROOK, SILVER
 
 CELL = 56.0
 EDGE = 28.0
@@ -31,7 +31,7 @@ CHARACTERS = {
     13: "馬",
     14: "龍",
 }
-"""One character for each code of ``app.games.shogi.variant``."""
+"""One character for each code of ``flyball.app.games.shogi.variant``."""
 
 WHITE_KING = "王"
 FIRST_PROMOTED = min(int(code) for code in PROMOTED if code)

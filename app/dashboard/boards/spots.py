@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from app.dashboard.boards import grids, stones
-from app.dashboard.boards.hearts import card_box
-from app.dashboard.boards.shogi import spot_box
-from app.dashboard.boards.svg import Box
-from app.games.positions import BoardPosition, HeartsPosition, NinePosition, Position, ShogiPosition
+from flyball.app.dashboard.boards import grids, stones
+from flyball.app.dashboard.boards.hearts import card_box
+from flyball.app.dashboard.boards.shogi import spot_box
+from flyball.app.dashboard.boards.svg import Box
+from flyball.app.games.positions import BoardPosition, HeartsPosition, NinePosition, Position, ShogiPosition
 
 SpotPath = tuple[str, ...]
 """Names of the spots that choose an action."""

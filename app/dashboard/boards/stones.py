@@ -2,9 +2,9 @@
 
 from math import sqrt
 
-from app.dashboard.boards.grids import LETTERS, described, occupied
-from app.dashboard.boards.svg import STONES, Box, box, disc, drawing, label, polygon, polyline, stone, stroke
-from app.games.positions import BoardPosition
+from flyball.app.dashboard.boards.grids import LETTERS, described, occupied
+from flyball.app.dashboard.boards.svg import STONES, Box, box, disc, drawing, label, polygon, polyline, stone, stroke
+from flyball.app.games.positions import BoardPosition
 
 POINT = 40.0
 """Distance of two points of a Go board."""

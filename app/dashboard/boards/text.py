@@ -1,6 +1,6 @@
 """Positions of games without a drawing of their own, as text."""
 
-from app.dashboard.boards.svg import box, drawing, tag, words
+from flyball.app.dashboard.boards.svg import box, drawing, tag, words
 
 ADVANCE = 9.7
 """Width of a character of size 16 in a monospaced font."""

@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from app.config.loading import UnknownConfig
-from app.core import FlyballError
-from app.dashboard.actions import ACTIONS, Target, draft, fresh_id, publish, reason_of
-from app.dashboard.layout import feed_of, render
-from app.dashboard.session import form_of
-from app.events import Payload
+from flyball.app.config.loading import UnknownConfig
+from flyball.app.core import FlyballError
+from flyball.app.dashboard.actions import ACTIONS, Target, draft, fresh_id, publish, reason_of
+from flyball.app.dashboard.layout import feed_of, render
+from flyball.app.dashboard.session import form_of
+from flyball.app.events import Payload
 
 MOST_PENDING = 100
 """Most events that wait for confirmation; older ones expire."""

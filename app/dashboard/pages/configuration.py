@@ -8,19 +8,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.config import KNOBS
-from app.controllers import Lineage
-from app.controllers.emitters import OWNERS
-from app.dashboard.actions import ACTIONS, Target
-from app.dashboard.feed import Feed
-from app.dashboard.layout import Page, feed_of, played_configs, render, to_config
-from app.dashboard.recorded import causes_of, event_of
-from app.events import Event
-from app.scenarios import SCENARIOS
-from app.status.state import FIELDS, SHOWN_KNOBS, Field
-from app.status.summary import show_time
-from app.status.values import brief, shown
-from daemons.clock import SystemClock
+from flyball.app.config import KNOBS
+from flyball.app.controllers import Lineage
+from flyball.app.controllers.emitters import OWNERS
+from flyball.app.dashboard.actions import ACTIONS, Target
+from flyball.app.dashboard.feed import Feed
+from flyball.app.dashboard.layout import Page, feed_of, played_configs, render, to_config
+from flyball.app.dashboard.recorded import causes_of, event_of
+from flyball.app.events import Event
+from flyball.app.scenarios import SCENARIOS
+from flyball.app.status.state import FIELDS, SHOWN_KNOBS, Field
+from flyball.app.status.summary import show_time
+from flyball.app.status.values import brief, shown
+from flyball.daemons.clock import SystemClock
 
 UNITS: Mapping[str, str] = {
     "elo_current": "Elo",

@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.dashboard.layout import Page, feed_of, played_configs, render, to_config
-from daemons.clock import SystemClock
+from flyball.app.dashboard.layout import Page, feed_of, played_configs, render, to_config
+from flyball.daemons.clock import SystemClock
 
 
 def controllers(request: Request) -> Response:

@@ -5,8 +5,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from app.dashboard import documents
-from app.dashboard.layout import Page, render
+from flyball.app.dashboard import documents
+from flyball.app.dashboard.layout import Page, render
 
 
 def index(request: Request) -> Response:

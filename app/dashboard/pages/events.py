@@ -11,15 +11,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.api.selection import select
-from app.config import RunSettings
-from app.core import FlyballError
-from app.dashboard.feed import Feed
-from app.dashboard.layout import Page, feed_of, render, templates, whole_number
-from app.dashboard.recorded import event_of, events_at, trace_of
-from app.events import CATALOGUE, Event
-from app.status.summary import show_offset
-from app.status.trace import Trace, TracedEvent
+from flyball.app.api.selection import select
+from flyball.app.config import RunSettings
+from flyball.app.core import FlyballError
+from flyball.app.dashboard.feed import Feed
+from flyball.app.dashboard.layout import Page, feed_of, render, templates, whole_number
+from flyball.app.dashboard.recorded import event_of, events_at, trace_of
+from flyball.app.events import CATALOGUE, Event
+from flyball.app.status.summary import show_offset
+from flyball.app.status.trace import Trace, TracedEvent
 
 SHOWN = 60
 """Events on a page."""

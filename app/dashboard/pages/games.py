@@ -12,21 +12,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.api.kept_games import kept_names
-from app.api.models import CURRENT, SHORTEST_HASH, checked_search
-from app.api.runs import RunLocation
-from app.api.watching import WatchSpec, check_watchable
-from app.config import FrozenModel, GameConfig
-from app.core import HEURISTIC, RANDOM, BadUsage, ConfigKey, FlyballError, is_judge, split_search
-from app.dashboard.feed import Feed
-from app.dashboard.jobs import PageJob, job_of, jobs_of, may_begin, stop_job_of
-from app.dashboard.layout import Page, feed_of, render, whole_number
-from app.dashboard.pages.kept_games import kept_row
-from app.dashboard.watched import record_of, seat_names, view_of
-from app.games import bots_of, open_table
-from app.status.summary import short, show_elo
+from flyball.app.api.kept_games import kept_names
+from flyball.app.api.models import CURRENT, SHORTEST_HASH, checked_search
+from flyball.app.api.runs import RunLocation
+from flyball.app.api.watching import WatchSpec, check_watchable
+from flyball.app.config import FrozenModel, GameConfig
+from flyball.app.core import HEURISTIC, RANDOM, BadUsage, ConfigKey, FlyballError, is_judge, split_search
+from flyball.app.dashboard.feed import Feed
+from flyball.app.dashboard.jobs import PageJob, job_of, jobs_of, may_begin, stop_job_of
+from flyball.app.dashboard.layout import Page, feed_of, render, whole_number
+from flyball.app.dashboard.pages.kept_games import kept_row
+from flyball.app.dashboard.watched import record_of, seat_names, view_of
+from flyball.app.games import bots_of, open_table
+from flyball.app.status.summary import short, show_elo
 
-JOB = "app.api.watch_job:watch"
+JOB = "flyball.app.api.watch_job:watch"
 DEADLINE_SECONDS = 900.0
 """Longest time for a game. A game of Shogi by a search of hundreds of positions takes minutes."""
 

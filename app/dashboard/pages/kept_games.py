@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.api.kept_games import check_rules, check_seats, kept_game, kept_text
-from app.api.runs import RunLocation
-from app.core import FlyballError, is_model, split_search
-from app.dashboard.boards import side_names
-from app.dashboard.layout import feed_of, render, whole_number
-from app.dashboard.watched import kept_record, outcome, view_of
-from app.status.summary import short
+from flyball.app.api.kept_games import check_rules, check_seats, kept_game, kept_text
+from flyball.app.api.runs import RunLocation
+from flyball.app.core import FlyballError, is_model, split_search
+from flyball.app.dashboard.boards import side_names
+from flyball.app.dashboard.layout import feed_of, render, whole_number
+from flyball.app.dashboard.watched import kept_record, outcome, view_of
+from flyball.app.status.summary import short
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.dashboard.layout import Page, feed_of, played_configs, render, to_config
-from app.league.league import Agent
-from app.status.league import LeagueView
-from app.status.summary import chances
+from flyball.app.dashboard.layout import Page, feed_of, played_configs, render, to_config
+from flyball.app.league.league import Agent
+from flyball.app.status.league import LeagueView
+from flyball.app.status.summary import chances
 
 WIDTH, HEIGHT, MARGIN = 720.0, 260.0, 34.0
 """Size of the lineage's drawing, in its own units."""

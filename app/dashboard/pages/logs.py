@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.dashboard.layout import Page, feed_of, render
-from app.dashboard.logs import LEVELS, latest_lines, log_names
+from flyball.app.dashboard.layout import Page, feed_of, render
+from flyball.app.dashboard.logs import LEVELS, latest_lines, log_names
 
 SHOWN = 200
 """Lines on a page."""

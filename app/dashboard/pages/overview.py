@@ -7,10 +7,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from app.dashboard.curves import ConfigCurves
-from app.dashboard.feed import Feed
-from app.dashboard.layout import Page, feed_of, render
-from app.status.status import ConfigStatus
+from flyball.app.dashboard.curves import ConfigCurves
+from flyball.app.dashboard.feed import Feed
+from flyball.app.dashboard.layout import Page, feed_of, render
+from flyball.app.status.status import ConfigStatus
 
 RATING_POINTS = 240
 """Most points of a rating curve. A chart is only a few hundred pixels wide."""

@@ -11,15 +11,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from app.api.playing import PERSON, PlaySpec, check_playable
-from app.core import BadUsage, FlyballError, derive_seed
-from app.dashboard.boards.spots import SpotPath
-from app.dashboard.layout import feed_of, render, whole_number
-from app.dashboard.pages.games import GameRequest, check_player, games_page, pinned, validated
-from app.dashboard.play_view import play_view
-from app.dashboard.playing import GameGone, PlayedGame, PlayedGames
-from app.dashboard.session import form_of
-from daemons.clock import SystemClock, boot_id
+from flyball.app.api.playing import PERSON, PlaySpec, check_playable
+from flyball.app.core import BadUsage, FlyballError, derive_seed
+from flyball.app.dashboard.boards.spots import SpotPath
+from flyball.app.dashboard.layout import feed_of, render, whole_number
+from flyball.app.dashboard.pages.games import GameRequest, check_player, games_page, pinned, validated
+from flyball.app.dashboard.play_view import play_view
+from flyball.app.dashboard.playing import GameGone, PlayedGame, PlayedGames
+from flyball.app.dashboard.session import form_of
+from flyball.daemons.clock import SystemClock, boot_id
 
 ANSWER_SECONDS = 0.4
 """Wait for a quick answer before a page is shown, so that it needs no second look."""

@@ -9,15 +9,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.api.run_reader import distinct_names
-from app.api.runs import open_journal
-from app.api.selection import before_since
-from app.core import FlyballError
-from app.dashboard.jobs import may_begin
-from app.dashboard.layout import HERE, feed_of, render, templates
-from app.dashboard.overlaid import PICTURE, overlaid
-from app.replay.run_comparison import ComparedRun, RunComparison, compare, side_by_side
-from app.replay.run_report import RunReport, read_report
+from flyball.app.api.run_reader import distinct_names
+from flyball.app.api.runs import open_journal
+from flyball.app.api.selection import before_since
+from flyball.app.core import FlyballError
+from flyball.app.dashboard.jobs import may_begin
+from flyball.app.dashboard.layout import HERE, feed_of, render, templates
+from flyball.app.dashboard.overlaid import PICTURE, overlaid
+from flyball.app.replay.run_comparison import ComparedRun, RunComparison, compare, side_by_side
+from flyball.app.replay.run_report import RunReport, read_report
 
 READING = Lock()
 """Held while a journal is read for a report, because several at once would slow all pages."""

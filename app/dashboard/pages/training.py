@@ -4,8 +4,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from app.dashboard.layout import Page, feed_of, played_configs, render, to_config
-from app.play.gauntlet import MEMBER
+from flyball.app.dashboard.layout import Page, feed_of, played_configs, render, to_config
+from flyball.app.play.gauntlet import MEMBER
 
 POINTS = 250
 """Most points of a curve."""

@@ -11,16 +11,16 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from app.api.runs import RunLocation, open_run
-from app.api.supposing import WhatIfAnswer, WhatIfSpec
-from app.config import RunSettings
-from app.config.loading import parse
-from app.core import FlyballError
-from app.dashboard.jobs import PageJob, job_of, jobs_of, may_begin, stop_job_of
-from app.dashboard.layout import Page, feed_of, render, whole_number
-from app.journal.history import last_settings
+from flyball.app.api.runs import RunLocation, open_run
+from flyball.app.api.supposing import WhatIfAnswer, WhatIfSpec
+from flyball.app.config import RunSettings
+from flyball.app.config.loading import parse
+from flyball.app.core import FlyballError
+from flyball.app.dashboard.jobs import PageJob, job_of, jobs_of, may_begin, stop_job_of
+from flyball.app.dashboard.layout import Page, feed_of, render, whole_number
+from flyball.app.journal.history import last_settings
 
-JOB = "app.api.supposing:what_if"
+JOB = "flyball.app.api.supposing:what_if"
 DEADLINE_SECONDS = 600.0
 MOST_SETTINGS = 8
 SET, LAST = "set", "to"

@@ -2,7 +2,7 @@
 
 The documents are made from the models.
 
-The files are checked in beside this module. ``python -m app.events.schemas check`` lists the files that differ from the
+The files are checked in beside this module. ``python -m flyball.app.events.schemas check`` lists the files that differ from the
 models. ``write`` updates them, but refuses to change the schema of a published version.
 
 Source: AsyncAPI 3.0.0 (https://www.asyncapi.com/docs/reference/specification/v3.0.0).
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from app.events.catalogue import CATALOGUE, envelope_model
-from app.events.codec import UPCASTS
-from app.events.payload import Payload, Scope
+from flyball.app.events.catalogue import CATALOGUE, envelope_model
+from flyball.app.events.codec import UPCASTS
+from flyball.app.events.payload import Payload, Scope
 
 ASYNCAPI_FILE = "asyncapi.json"
 SCHEMA_FORMAT = "application/schema+json;version=draft-07"
@@ -68,7 +68,7 @@ def asyncapi_document(files: Mapping[type[Payload], str]) -> dict[str, Any]:
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """The draft that every AsyncAPI tool reads; pydantic's schemas use nothing newer except the name ``$defs``."""
 
-REWRITE = "run `python -m app.events.schemas write`"
+REWRITE = "run `python -m flyball.app.events.schemas write`"
 RAISE = "raise the payload's version and add an upcast, or delete the file if no journal holds such events"
 
 ANNOTATIONS = frozenset({"title", "description"})

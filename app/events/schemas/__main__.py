@@ -1,10 +1,10 @@
-"""``python -m app.events.schemas check|write``."""
+"""``python -m flyball.app.events.schemas check|write``."""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.events.schemas import documents, problems, render
+from flyball.app.events.schemas import documents, problems, render
 
 FOLDER = Path(__file__).parent
 
@@ -24,7 +24,7 @@ def write(folder: Path) -> None:
 def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     """Check the documents in a folder, and return the exit code. The argument ``write`` writes the documents first."""
     if list(arguments) not in (["check"], ["write"]):
-        sys.stderr.write("usage: python -m app.events.schemas check|write\n")
+        sys.stderr.write("usage: python -m flyball.app.events.schemas check|write\n")
         return 2
     if list(arguments) == ["write"]:
         write(folder)

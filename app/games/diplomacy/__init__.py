@@ -9,17 +9,17 @@
 'F1901M'
 """
 
-from app.games.diplomacy.bots import BOTS
-from app.games.diplomacy.game import Ending, Game, Outcome, Turn, play_phase
-from app.games.diplomacy.legal import legal_orders, next_orders, trie
-from app.games.diplomacy.maps import BadMap, Map, Unit, parse_map
-from app.games.diplomacy.orders import BadOrder, Order, parse_order, write_order
-from app.games.diplomacy.position import Phase, Position
-from app.games.diplomacy.saved import BadSavedGame, load, save
-from app.games.diplomacy.scoring import material_scores, placed_scores, ranks
-from app.games.diplomacy.small import SMALL
-from app.games.diplomacy.standard import STANDARD
-from app.games.diplomacy.text import prompt
+from flyball.app.games.diplomacy.bots import BOTS
+from flyball.app.games.diplomacy.game import Ending, Game, Outcome, Turn, play_phase
+from flyball.app.games.diplomacy.legal import legal_orders, next_orders, trie
+from flyball.app.games.diplomacy.maps import BadMap, Map, Unit, parse_map
+from flyball.app.games.diplomacy.orders import BadOrder, Order, parse_order, write_order
+from flyball.app.games.diplomacy.position import Phase, Position
+from flyball.app.games.diplomacy.saved import BadSavedGame, load, save
+from flyball.app.games.diplomacy.scoring import material_scores, placed_scores, ranks
+from flyball.app.games.diplomacy.small import SMALL
+from flyball.app.games.diplomacy.standard import STANDARD
+from flyball.app.games.diplomacy.text import prompt
 
 __all__ = [
     "BOTS",

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from app.games.diplomacy.maps import Map, Unit
-from app.games.diplomacy.movement import BOUNCE, VOID, Movement
-from app.games.diplomacy.orders import BUILD, DISBAND, NOWHERE, RETREAT, WAIVE, Order
-from app.games.diplomacy.position import Dislodged, Position
+from flyball.app.games.diplomacy.maps import Map, Unit
+from flyball.app.games.diplomacy.movement import BOUNCE, VOID, Movement
+from flyball.app.games.diplomacy.orders import BUILD, DISBAND, NOWHERE, RETREAT, WAIVE, Order
+from flyball.app.games.diplomacy.position import Dislodged, Position
 
 DISBANDED = "disband"
 """Result of a disbanded unit."""

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from functools import cache
 from random import Random
 
-from app.games.diplomacy.adjustments import civil_disorder
-from app.games.diplomacy.legal import legal_orders
-from app.games.diplomacy.maps import UNREACHABLE, Map, Unit
-from app.games.diplomacy.orders import DISBAND, HOLD, MOVE, RETREAT, SUPPORT, Order
-from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Position
+from flyball.app.games.diplomacy.adjustments import civil_disorder
+from flyball.app.games.diplomacy.legal import legal_orders
+from flyball.app.games.diplomacy.maps import UNREACHABLE, Map, Unit
+from flyball.app.games.diplomacy.orders import DISBAND, HOLD, MOVE, RETREAT, SUPPORT, Order
+from flyball.app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Position
 
 Bot = Callable[[Position, int, Random], list[Order]]
 

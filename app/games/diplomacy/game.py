@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from app.core import BadUsage
-from app.games.diplomacy.adjustments import adjust, after_movement, retreat
-from app.games.diplomacy.maps import Map, Unit
-from app.games.diplomacy.movement import VOID, adjudicate
-from app.games.diplomacy.orders import WAIVE, Order, parse_order
-from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, RETREATS, Phase, Position, opening
+from flyball.app.core import BadUsage
+from flyball.app.games.diplomacy.adjustments import adjust, after_movement, retreat
+from flyball.app.games.diplomacy.maps import Map, Unit
+from flyball.app.games.diplomacy.movement import VOID, adjudicate
+from flyball.app.games.diplomacy.orders import WAIVE, Order, parse_order
+from flyball.app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, RETREATS, Phase, Position, opening
 
 Results = dict[str, tuple[str, ...]]
 """Failures of orders by unit text, such as ``A PAR``; empty: success."""
@@ -55,7 +55,7 @@ class Outcome:
 class Game:
     """A game that is being played.
 
-    >>> from app.games.diplomacy.standard import STANDARD
+    >>> from flyball.app.games.diplomacy.standard import STANDARD
     >>> game = Game(STANDARD)
     >>> game.play({"FRANCE": ["A PAR - BUR", "A MAR S A PAR - BUR"]}).results["A PAR"]
     ()

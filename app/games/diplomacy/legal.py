@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 
-from app.games.diplomacy.maps import Map, bits
-from app.games.diplomacy.movement import connected_fleets, fleets_at_sea
-from app.games.diplomacy.orders import (
+from flyball.app.games.diplomacy.maps import Map, bits
+from flyball.app.games.diplomacy.movement import connected_fleets, fleets_at_sea
+from flyball.app.games.diplomacy.orders import (
     BUILD,
     CONVOY,
     DISBAND,
@@ -17,7 +17,7 @@ from app.games.diplomacy.orders import (
     WAIVE,
     Order,
 )
-from app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Position
+from flyball.app.games.diplomacy.position import ADJUSTMENTS, MOVEMENT, Position
 
 
 @lru_cache(maxsize=512)

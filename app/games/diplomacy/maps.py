@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from app.core import FlyballError
+from flyball.app.core import FlyballError
 
 UNREACHABLE = 1_000
 """Distance to a home centre that cannot be reached."""

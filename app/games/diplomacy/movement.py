@@ -14,8 +14,8 @@ alternatives we chose.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from app.games.diplomacy.maps import Map, Unit, bits
-from app.games.diplomacy.orders import CONVOY, HOLD, MOVE, NOWHERE, SUPPORT, Order
+from flyball.app.games.diplomacy.maps import Map, Unit, bits
+from flyball.app.games.diplomacy.orders import CONVOY, HOLD, MOVE, NOWHERE, SUPPORT, Order
 
 VOID, BOUNCE, CUT, NO_CONVOY, DISRUPTED, DISLODGED = "void", "bounce", "cut", "no convoy", "disrupted", "dislodged"
 """Results of failed orders and dislodged units, as in saved games."""

@@ -17,8 +17,8 @@ from difflib import get_close_matches
 from functools import cache
 from typing import NamedTuple
 
-from app.core import FlyballError
-from app.games.diplomacy.maps import Map
+from flyball.app.core import FlyballError
+from flyball.app.games.diplomacy.maps import Map
 
 HOLD, MOVE, SUPPORT, CONVOY, RETREAT, DISBAND, BUILD, WAIVE = "H", "-", "S", "C", "R", "D", "B", "WAIVE"
 

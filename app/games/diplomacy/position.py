@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from app.games.diplomacy.maps import Map, Unit
+from flyball.app.games.diplomacy.maps import Map, Unit
 
 MOVEMENT, RETREATS, ADJUSTMENTS = "M", "R", "A"
 

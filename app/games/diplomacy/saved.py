@@ -9,13 +9,13 @@ has a ``note``: how the game ended, in which phase, and who won.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from app.core import FlyballError
-from app.games.diplomacy.game import Ending, Game, Outcome, Turn, unit_text
-from app.games.diplomacy.maps import Map, Unit
-from app.games.diplomacy.orders import BadOrder, parse_order, write_order
-from app.games.diplomacy.position import ADJUSTMENTS, Dislodged, Phase, Position
-from app.games.diplomacy.small import SMALL
-from app.games.diplomacy.standard import STANDARD
+from flyball.app.core import FlyballError
+from flyball.app.games.diplomacy.game import Ending, Game, Outcome, Turn, unit_text
+from flyball.app.games.diplomacy.maps import Map, Unit
+from flyball.app.games.diplomacy.orders import BadOrder, parse_order, write_order
+from flyball.app.games.diplomacy.position import ADJUSTMENTS, Dislodged, Phase, Position
+from flyball.app.games.diplomacy.small import SMALL
+from flyball.app.games.diplomacy.standard import STANDARD
 
 MAPS: dict[str, Map] = {board.name: board for board in (STANDARD, SMALL)}
 """The maps by name."""

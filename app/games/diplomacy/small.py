@@ -5,7 +5,7 @@ centre lies between any two powers, and an island, the fourth neutral centre, in
 a third maps the map onto itself, so that no power has an advantage.
 """
 
-from app.games.diplomacy.maps import Map, parse_map
+from flyball.app.games.diplomacy.maps import Map, parse_map
 
 POWERS = {
     "AMBER": "A ADE, F ARN",

@@ -5,7 +5,7 @@ neutral centre, then its borders. An inland province has borders for armies only
 two coasts has one list of borders for fleets for each coast. Source: the board of the published rules.
 """
 
-from app.games.diplomacy.maps import Map, parse_map
+from flyball.app.games.diplomacy.maps import Map, parse_map
 
 POWERS = {
     "AUSTRIA": "A BUD, A VIE, F TRI",

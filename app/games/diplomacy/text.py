@@ -7,10 +7,10 @@ same for all games on a map, ``history`` only grows, and ``situation`` is the sa
 from collections.abc import Sequence
 from functools import cache
 
-from app.games.diplomacy.game import Turn, unit_text
-from app.games.diplomacy.maps import Map, Unit
-from app.games.diplomacy.orders import write_order
-from app.games.diplomacy.position import ADJUSTMENTS, Position
+from flyball.app.games.diplomacy.game import Turn, unit_text
+from flyball.app.games.diplomacy.maps import Map, Unit
+from flyball.app.games.diplomacy.orders import write_order
+from flyball.app.games.diplomacy.position import ADJUSTMENTS, Position
 
 OPEN, CLOSE = "<orders>\n", "</orders>"
 """Beginning and end of a power's orders."""

@@ -1,7 +1,7 @@
 """Hearts bots of three levels, as ``Heuristic``s that see no hidden card.
 
 - ``easy``: plays the first legal card.
-- ``normal``: see ``app.games.hearts.normal``. It takes 1.58 ± 0.13 points a hand against three random players and
+- ``normal``: see ``flyball.app.games.hearts.normal``. It takes 1.58 ± 0.13 points a hand against three random players and
   2.28 ± 0.21 against three easy ones (each over 4,000 hands, every deal with the bot in each seat). Four equal players
   take 6.5 each, and slightly more because of moons. A decision takes about a microsecond.
 - ``hard``: see ``search``. It takes 6.05 ± 0.17 points a hand against three normal bots, 1.48 ± 0.25 fewer than they
@@ -13,13 +13,24 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import kernel
-from app.games.hearts import encode as layout
-from app.games.hearts.cards import ALL, CARDS, POINTS, RANKS, SEATS, SUITS, count, lowest, points_of
-from app.games.hearts.normal import normal_choice
-from app.games.hearts.play import DIRECTION_ORDER, GAME, PASSED, Game, Games, choose, drawn, is_passing, legal, result
-from app.games.hearts.rules import HeartsRules
-from app.games.table import NORMAL, Floats, Heuristic, Indices, Mask, Observations
+from flyball.app.core.kernels import kernel
+from flyball.app.games.hearts import encode as layout
+from flyball.app.games.hearts.cards import ALL, CARDS, POINTS, RANKS, SEATS, SUITS, count, lowest, points_of
+from flyball.app.games.hearts.normal import normal_choice
+from flyball.app.games.hearts.play import (
+    DIRECTION_ORDER,
+    GAME,
+    PASSED,
+    Game,
+    Games,
+    choose,
+    drawn,
+    is_passing,
+    legal,
+    result,
+)
+from flyball.app.games.hearts.rules import HeartsRules
+from flyball.app.games.table import NORMAL, Floats, Heuristic, Indices, Mask, Observations
 
 DEALS = 128
 """Random deals of the hard bot for each decision; with 20, noise looks like moons: the normal bot plays better."""

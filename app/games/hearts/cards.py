@@ -4,7 +4,7 @@ A card is suit x 13 + rank: suits are clubs, diamonds, spades, hearts; ranks are
 an integer with a bit for each card. Its 52 bits fit into a signed integer, so kernels mix no signed and unsigned ones.
 """
 
-from app.core.kernels import kernel
+from flyball.app.core.kernels import kernel
 
 CARDS, SUITS, RANKS, SEATS = 52, 4, 13, 4
 CLUBS, DIAMONDS, SPADES, HEARTS = range(SUITS)

@@ -13,10 +13,10 @@ points. The features omit the three cards that the seat passed, and who played w
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import inlined, kernel
-from app.games.hearts.cards import CARDS, RANKS, SEATS, SUITS
-from app.games.hearts.play import DIRECTION_ORDER, Game, Games, is_passing
-from app.games.table import Floats, Indices
+from flyball.app.core.kernels import inlined, kernel
+from flyball.app.games.hearts.cards import CARDS, RANKS, SEATS, SUITS
+from flyball.app.games.hearts.play import DIRECTION_ORDER, Game, Games, is_passing
+from flyball.app.games.table import Floats, Indices
 
 CARD = SUITS + RANKS
 HAND = 0

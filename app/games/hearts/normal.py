@@ -13,11 +13,22 @@ matter (``tests/unit/test_hearts_bots.py``).
 
 from typing import NamedTuple
 
-from app.core.kernels import kernel
-from app.games.hearts import cards
-from app.games.hearts.cards import CARDS, HEARTS, QUEEN_OF_SPADES, RANKS, SEATS, SPADES, SUIT, count, highest, points_of
-from app.games.hearts.play import Game, is_passing
-from app.games.hearts.rules import CLEAN_FIRST_TRICK
+from flyball.app.core.kernels import kernel
+from flyball.app.games.hearts import cards
+from flyball.app.games.hearts.cards import (
+    CARDS,
+    HEARTS,
+    QUEEN_OF_SPADES,
+    RANKS,
+    SEATS,
+    SPADES,
+    SUIT,
+    count,
+    highest,
+    points_of,
+)
+from flyball.app.games.hearts.play import Game, is_passing
+from flyball.app.games.hearts.rules import CLEAN_FIRST_TRICK
 
 # Tuned by the cross-entropy method: 32 variants a generation, each against three of the best so far. The last three are
 # set by hand, for fewer moons among four such bots, because a seat that stops a moon pays for it alone.

@@ -6,8 +6,8 @@ A record holds one game. A table calls the kernels that take ``Games`` once a st
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import inlined, kernel
-from app.games.hearts.cards import (
+from flyball.app.core.kernels import inlined, kernel
+from flyball.app.games.hearts.cards import (
     ALL_HEARTS,
     CARDS,
     FIRST_HEART,
@@ -20,8 +20,8 @@ from app.games.hearts.cards import (
     TWO_OF_CLUBS,
     lowest,
 )
-from app.games.hearts.rules import CLEAN_FIRST_TRICK, MUST_BREAK, QUEEN_BREAKS
-from app.games.table import FINISHED, Indices
+from flyball.app.games.hearts.rules import CLEAN_FIRST_TRICK, MUST_BREAK, QUEEN_BREAKS
+from flyball.app.games.table import FINISHED, Indices
 
 LEFT, ACROSS, RIGHT, HOLD = 1, 2, 3, 0
 DIRECTION_ORDER = (LEFT, RIGHT, ACROSS, HOLD)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyspiel
 
-from app.games.table import UnknownGame
+from flyball.app.games.table import UnknownGame
 
 CLEAN_FIRST_TRICK, MUST_BREAK, QUEEN_BREAKS = 1, 2, 4
 

@@ -18,14 +18,34 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import derive_seed
-from app.core.kernels import kernel
-from app.games.hearts.bots import LEVELS
-from app.games.hearts.cards import CARDS, POINTS, RANKS, SEATS, SUIT, SUITS
-from app.games.hearts.encode import SIZE, observe, view
-from app.games.hearts.play import DIRECTION_ORDER, GAME, HOLD, Games, deal_hands, hand_history, play_hands, result
-from app.games.hearts.rules import HeartsRules
-from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, TableSpec, UnknownGame, dense
+from flyball.app.core import derive_seed
+from flyball.app.core.kernels import kernel
+from flyball.app.games.hearts.bots import LEVELS
+from flyball.app.games.hearts.cards import CARDS, POINTS, RANKS, SEATS, SUIT, SUITS
+from flyball.app.games.hearts.encode import SIZE, observe, view
+from flyball.app.games.hearts.play import (
+    DIRECTION_ORDER,
+    GAME,
+    HOLD,
+    Games,
+    deal_hands,
+    hand_history,
+    play_hands,
+    result,
+)
+from flyball.app.games.hearts.rules import HeartsRules
+from flyball.app.games.table import (
+    FINISHED,
+    Floats,
+    IllegalAction,
+    Indices,
+    Mask,
+    Seats,
+    Table,
+    TableSpec,
+    UnknownGame,
+    dense,
+)
 
 VERSION = 1
 """Version of this implementation. It is raised when the same actions could give another game or observation."""

@@ -9,10 +9,10 @@
 True
 """
 
-from app.games.shogi.kif import KifGame, parse_kif, write_kif
-from app.games.shogi.replay import Replay
-from app.games.shogi.sfen import BadNotation, parse_move, parse_sfen, write_move, write_sfen
-from app.games.shogi.variant import MINISHOGI, SHOGI, Variant
+from flyball.app.games.shogi.kif import KifGame, parse_kif, write_kif
+from flyball.app.games.shogi.replay import Replay
+from flyball.app.games.shogi.sfen import BadNotation, parse_move, parse_sfen, write_move, write_sfen
+from flyball.app.games.shogi.variant import MINISHOGI, SHOGI, Variant
 
 __all__ = [
     "MINISHOGI",

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import HEURISTIC
-from app.core.kernels import kernel
-from app.games.shogi.encode import Layout, Numbering, recall
-from app.games.shogi.rules import (
+from flyball.app.core import HEURISTIC
+from flyball.app.core.kernels import kernel
+from flyball.app.games.shogi.encode import Layout, Numbering, recall
+from flyball.app.games.shogi.rules import (
     POSITION,
     WORKSPACE,
     Actions,
@@ -28,8 +28,19 @@ from app.games.shogi.rules import (
     legal_moves,
     move,
 )
-from app.games.shogi.variant import BASE, DIRECTIONS, KING, KNIGHT, MOST_LEGAL, PROMOTED, RAYS, SLIDES, STEPS, Variant
-from app.games.table import Floats, Heuristic, Mask
+from flyball.app.games.shogi.variant import (
+    BASE,
+    DIRECTIONS,
+    KING,
+    KNIGHT,
+    MOST_LEGAL,
+    PROMOTED,
+    RAYS,
+    SLIDES,
+    STEPS,
+    Variant,
+)
+from flyball.app.games.table import Floats, Heuristic, Mask
 
 DEPTH = 3
 """Plies of ``search`` before it looks at captures only."""

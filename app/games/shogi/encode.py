@@ -22,10 +22,10 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import kernel
-from app.games.shogi.rules import OCCURRENCES, Position
-from app.games.shogi.variant import CODES, KINDS, KING, KNIGHT, PROMOTED, RAYS, SHOGI, Variant
-from app.games.table import Indices, Seats
+from flyball.app.core.kernels import kernel
+from flyball.app.games.shogi.rules import OCCURRENCES, Position
+from flyball.app.games.shogi.variant import CODES, KINDS, KING, KNIGHT, PROMOTED, RAYS, SHOGI, Variant
+from flyball.app.games.table import Indices, Seats
 
 UNIT = 252
 

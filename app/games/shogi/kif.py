@@ -8,11 +8,11 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.games.shogi.replay import Replay
-from app.games.shogi.rules import OCCURRENCES
-from app.games.shogi.sfen import BadNotation
-from app.games.shogi.variant import BASE, KING, SHOGI, Variant
-from app.games.table import FINISHED, IllegalAction
+from flyball.app.games.shogi.replay import Replay
+from flyball.app.games.shogi.rules import OCCURRENCES
+from flyball.app.games.shogi.sfen import BadNotation
+from flyball.app.games.shogi.variant import BASE, KING, SHOGI, Variant
+from flyball.app.games.table import FINISHED, IllegalAction
 
 _RANKS = "一二三四五六七八九"
 _PIECES = ("", "歩", "香", "桂", "銀", "金", "角", "飛", "玉", "と", "成香", "成桂", "成銀", "馬", "龍")

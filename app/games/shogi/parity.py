@@ -17,13 +17,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from app.games.openspiel import load_game
-from app.games.parity import Checker, GameRecord, ReplayChecker
-from app.games.shogi.replay import Replay
-from app.games.shogi.rules import OCCURRENCES
-from app.games.shogi.table import ShogiRules, ShogiTable
-from app.games.shogi.variant import BASE, BISHOP, KING, ROOK, SHOGI
-from app.games.table import Indices
+from flyball.app.games.openspiel import load_game
+from flyball.app.games.parity import Checker, GameRecord, ReplayChecker
+from flyball.app.games.shogi.replay import Replay
+from flyball.app.games.shogi.rules import OCCURRENCES
+from flyball.app.games.shogi.table import ShogiRules, ShogiTable
+from flyball.app.games.shogi.variant import BASE, BISHOP, KING, ROOK, SHOGI
+from flyball.app.games.table import Indices
 
 Ruling = Literal["same", "camp", "declaration", "perpetual", "unexplained"]
 """Ends of a game in two engines: the same, different for one of the reasons above, or for no known reason."""

@@ -2,7 +2,7 @@
 
 It is UCT with proven values, and equals OpenSpiel's ``MCTSBot`` move for move, by our own rules. OpenSpiel's search
 cannot judge our games: OpenSpiel has no minishogi, and ends some games of Shogi that go on by our rules
-(``app.games.shogi.parity``).
+(``flyball.app.games.shogi.parity``).
 
 Sources: L. Kocsis and C. Szepesvari, "Bandit based Monte-Carlo Planning" (2006); M. H. M. Winands et al., "Monte-Carlo
 Tree Search Solver" (2008).
@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import inlined, kernel
-from app.games.shogi.replay import Replay
-from app.games.shogi.rules import POSITION, WORKSPACE, Lists, Position, play, settle
-from app.games.shogi.table import ShogiRules
-from app.games.shogi.variant import MOST_LEGAL
-from app.games.table import FINISHED
+from flyball.app.core.kernels import inlined, kernel
+from flyball.app.games.shogi.replay import Replay
+from flyball.app.games.shogi.rules import POSITION, WORKSPACE, Lists, Position, play, settle
+from flyball.app.games.shogi.table import ShogiRules
+from flyball.app.games.shogi.variant import MOST_LEGAL
+from flyball.app.games.table import FINISHED
 
 _MOST_EDGES = 10_000_000
 """Most edges of a tree, 180 MB. In a full tree, playouts begin at its leaves."""

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.games.shogi.rules import WORKSPACE, Position, new_lists, play, update_game
-from app.games.shogi.sfen import parse_sfen, write_move
-from app.games.shogi.variant import Variant
-from app.games.table import FINISHED, IllegalAction
+from flyball.app.games.shogi.rules import WORKSPACE, Position, new_lists, play, update_game
+from flyball.app.games.shogi.sfen import parse_sfen, write_move
+from flyball.app.games.shogi.variant import Variant
+from flyball.app.games.table import FINISHED, IllegalAction
 
 LONGEST = 4096
 """Largest move limit of any game."""

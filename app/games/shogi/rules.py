@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import kernel
-from app.games.shogi.variant import (
+from flyball.app.core.kernels import kernel
+from flyball.app.games.shogi.variant import (
     BASE,
     BISHOP,
     CODES,
@@ -41,7 +41,7 @@ from app.games.shogi.variant import (
     SLIDES,
     STEPS,
 )
-from app.games.table import FINISHED
+from flyball.app.games.table import FINISHED
 
 OCCURRENCES = 4
 """Occurrences of a position that end a game."""

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from app.core import FlyballError
-from app.games.shogi.rules import POSITION, Position, attacked, find_king
-from app.games.shogi.variant import BASE, CODES, KING, KNIGHT, LANCE, LETTERS, PAWN, Variant
+from flyball.app.core import FlyballError
+from flyball.app.games.shogi.rules import POSITION, Position, attacked, find_king
+from flyball.app.games.shogi.variant import BASE, CODES, KING, KNIGHT, LANCE, LETTERS, PAWN, Variant
 
 SEATS = "bw"
 

@@ -13,14 +13,33 @@ import numpy as np
 import pyspiel
 from numpy.typing import NDArray
 
-from app.core.kernels import kernel
-from app.games.shogi.bots import levels
-from app.games.shogi.encode import UNIT, Layout, Numbering, arrival_indices, direction_numbers, plain_numbers, see
-from app.games.shogi.replay import LONGEST
-from app.games.shogi.rules import POSITION, WORKSPACE, Lists, new_lists, play, settle
-from app.games.shogi.sfen import parse_sfen
-from app.games.shogi.variant import VARIANTS, Variant
-from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, TableSpec, UnknownGame, dense
+from flyball.app.core.kernels import kernel
+from flyball.app.games.shogi.bots import levels
+from flyball.app.games.shogi.encode import (
+    UNIT,
+    Layout,
+    Numbering,
+    arrival_indices,
+    direction_numbers,
+    plain_numbers,
+    see,
+)
+from flyball.app.games.shogi.replay import LONGEST
+from flyball.app.games.shogi.rules import POSITION, WORKSPACE, Lists, new_lists, play, settle
+from flyball.app.games.shogi.sfen import parse_sfen
+from flyball.app.games.shogi.variant import VARIANTS, Variant
+from flyball.app.games.table import (
+    FINISHED,
+    Floats,
+    IllegalAction,
+    Indices,
+    Mask,
+    Seats,
+    Table,
+    TableSpec,
+    UnknownGame,
+    dense,
+)
 
 VERSION = 1
 """Version of this implementation. It is raised when the same actions could give another game or observation."""
@@ -31,7 +50,7 @@ class ShogiRules:
     """A variant and how it is encoded, named as in game strings."""
 
     name: str = "shogi"
-    repetition_planes: bool = False  # see ``app.games.shogi.encode``
+    repetition_planes: bool = False  # see ``flyball.app.games.shogi.encode``
     direction_actions: bool = False  # actions are a square and a way to move; see ``direction_numbers``
 
     @property
