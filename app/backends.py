@@ -1,8 +1,9 @@
 """Backends: how the models of a configuration are made and played.
 
 A backend is a description and the names of six jobs. Daemons run the jobs, and know nothing else of it. Each job is a
-function ``job(spec, report) -> result``; spec, reports and result are JSON (``flyball.app.engine.Job``). It runs in a process
-of its own. ``flyball.app.job_specs`` has the fields of specs and results. A result may have more, which are left out:
+function ``job(spec, report) -> result``; spec, reports and result are JSON (``flyball.app.engine.Job``). It runs in a
+process of its own. ``flyball.app.job_specs`` has the fields of specs and results. A result may have more, which are
+left out:
 
 - ``initialise``: ``InitialiseSpec``, ``ModelResult``
 - ``play``: ``SelfplaySpec``, ``SelfplayResult``
@@ -11,17 +12,17 @@ of its own. ``flyball.app.job_specs`` has the fields of specs and results. A res
 - ``match``: ``BatchSpec``, ``BatchResult``
 - ``distribute``: ``DistributionSpec``, ``DistributionResult``
 
-Every spec has the fields of ``JobContext``: the store, which ``flyball.app.store.open_store`` opens, and where networks run. A
-job raises ``MissingDevice`` rather than run on another device. ``processes`` is 1, or in ``train`` how many may share
-the training.
+Every spec has the fields of ``JobContext``: the store, which ``flyball.app.store.open_store`` opens, and where networks
+run. A job raises ``MissingDevice`` rather than run on another device. ``processes`` is 1, or in ``train`` how many may
+share the training.
 
 ``config``'s ``evaluation.opening_plies`` may be None: as the game needs (``EvaluationSettings.openings``).
 
 Specs may get further keys in later versions. For the same spec a job returns the same result on the same device, except
 for values called ``seconds``, because a job may run twice. Models and shards are named by the hash of their content. A
-model has a ``Manifest`` (``flyball.app.store``). A configuration's ``options`` are for backends of the user's own. A training
-raises ``TrainingDiverged`` if its update has to be discarded, ``UnfitData`` for unusable shards or base models; an
-error of the user's own may have their ``code``, "diverged" or "bad_data".
+model has a ``Manifest`` (``flyball.app.store``). A configuration's ``options`` are for backends of the user's own. A
+training raises ``TrainingDiverged`` if its update has to be discarded, ``UnfitData`` for unusable shards or base
+models; an error of the user's own may have their ``code``, "diverged" or "bad_data".
 """
 
 from collections.abc import Callable

@@ -15,7 +15,7 @@ from typing import get_args
 from flyball.app.backends import OURS, describe
 from flyball.app.config import MLP, BadSettings, Deployment, EngineProtocol, GameConfig, RunSettings
 from flyball.app.config.devices import AUTO, JobKind
-from flyball.app.core import FlyballError, load_plugin
+from flyball.app.core import FlyballError, current_name, load_plugin
 from flyball.app.engine import JsonObject, LocalEngine
 from flyball.app.engine.guard import find_program
 
@@ -139,7 +139,7 @@ def _check_named(setting: str, name: str, group: str) -> None:
     """Check that an object of the user's own exists, without importing its module, which may take seconds."""
     module, colon, _ = name.partition(":")
     try:
-        spec = importlib.util.find_spec(module) if colon else entry_points(group=group, name=module)
+        spec = importlib.util.find_spec(current_name(module)) if colon else entry_points(group=group, name=module)
     except (ImportError, ValueError):
         spec = None
     except Exception as error:  # the module's package is imported, and may raise anything

@@ -52,10 +52,7 @@ Errors:
 ``import flyball`` is cheap: a name is imported when it is first used.
 """
 
-import sys
 from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -163,7 +160,7 @@ __all__ = [
 ]
 
 _NAMES = {
-    "app": ("events",),
+    "flyball.app": ("events",),
     "flyball.app.api.checking": ("check_backend", "check_game", "check_network", "check_player"),
     "flyball.app.api.connection": ("AsyncConnection", "Connection", "connect", "connect_async"),
     "flyball.app.api.evaluation": ("EvaluationResult", "evaluate"),
@@ -201,20 +198,6 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 
-def check_packages() -> None:
-    """Refuse somebody else's package ``app`` or ``daemons``.
-
-    Python finds it first beside the user's script or in PYTHONPATH. Raises ``ImportError``.
-    """
-    for name in ("app", "daemons"):
-        spec = sys.modules[name].__spec__ if name in sys.modules else find_spec(name)
-        where = Path(spec.origin) if spec and spec.origin else None
-        if where != Path(__file__).parents[1] / name / "__init__.py":
-            raise ImportError(
-                f"{where} hides Flyball's own package {name!r}. Rename it, or take its folder out of PYTHONPATH."
-            )
-
-
 def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
     if name == "__version__":
@@ -223,9 +206,8 @@ def __getattr__(name: str) -> Any:
         return version("flyball")
     if name not in _HOMES:
         raise AttributeError(f"module 'flyball' has no attribute {name!r}")
-    check_packages()
     home = _HOMES[name]
-    return import_module(f"{home}.{name}") if home == "app" else getattr(import_module(home), name)
+    return import_module(f"{home}.{name}") if home == "flyball.app" else getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:

@@ -1,21 +1,6 @@
 """The command ``flyball``, also as ``python -m flyball``."""
 
-import sys
-
-from flyball import check_packages
-
-
-def main() -> None:
-    """Run the command, unless another package hides its code."""
-    try:
-        check_packages()
-    except ImportError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(2)
-    from flyball.app.cli.group import run
-
-    run()
-
+from flyball.app.cli.group import run as main
 
 if __name__ == "__main__":
     main()

@@ -1,6 +1,7 @@
 """Arguments and result of a game that is watched move by move.
 
-Two players of a configuration play one game. The job that plays it is in ``flyball.app.api.watch_job``, because it loads torch.
+Two players of a configuration play one game. The job that plays it is in ``flyball.app.api.watch_job``, because it
+loads torch.
 """
 
 from pydantic import Field

@@ -25,7 +25,7 @@ from flyball.app.config.loading import FLYBALL_TOML, MATCHMAKING_TABLE, variable
 from flyball.app.config.monitoring import NotificationSettings
 from flyball.app.config.settings import BotSettings
 
-FOLDER = Path(app.__file__).parent.parent / "ADR" / "guide"
+FOLDER = Path(app.__file__).parents[2] / "ADR" / "guide"
 WRITTEN = "Written by `python -m flyball.app.cli.references write`; `make check` refuses a page that is out of date."
 LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 TYPES = {"integer": "whole number", "number": "number", "boolean": "true or false", "object": "table"}

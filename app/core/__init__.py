@@ -36,6 +36,7 @@ from flyball.app.core.network_shape import NetworkShape
 from flyball.app.core.plugins import (
     UnknownPlugin,
     allow_modules_in,
+    current_name,
     import_modules,
     load_plugin,
     misspelling_hint,

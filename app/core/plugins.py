@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ from flyball.app.core.suggestions import suggest
 
 ALIKE = 0.85
 """Similarity from which a name counts as misspelt: that of ``heuristics`` and ``heuristic`` is 0.95."""
+
+
+FORMER_PACKAGES = ("app", "daemons")
+"""Names that ``flyball.app`` and ``flyball.daemons`` had at the top level, and that old settings may hold."""
 
 
 class UnknownPlugin(FlyballError, code="usage"):
@@ -26,11 +31,28 @@ def allow_modules_in(folder: Path) -> None:
         sys.path.append(path)
 
 
+def current_name(module: str) -> str:
+    """Return the module's name, or its present one if it is a former name of a module of Flyball.
+
+    A module of the user's own that has the name takes precedence.
+    """
+    current = f"flyball.{module}"
+    is_former = module.partition(".")[0] in FORMER_PACKAGES and not _exists(module) and _exists(current)
+    return current if is_former else module
+
+
+def _exists(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:
+        return False
+
+
 def import_modules(names: Iterable[str]) -> None:
     """Import modules for what they register. Raises ``UnknownPlugin``."""
     for name in names:
         try:
-            import_module(name)
+            import_module(current_name(name))
         except Exception as error:  # a module of the user's may raise anything
             raise UnknownPlugin(
                 f"The module {name!r} cannot be imported: {type(error).__name__}: {error}.",
@@ -51,7 +73,7 @@ def load_plugin(group: str, name: str, ours: Iterable[str] = ()) -> Any:
             f"There is no {name!r} among the {group.replace('.', ' ')}.", hint=f"{hint} entry point of {group}."
         )
     try:
-        return getattr(import_module(module), attribute) if colon else entries[name].load()
+        return getattr(import_module(current_name(module)), attribute) if colon else entries[name].load()
     except Exception as error:  # a module of the user's may raise anything
         raise UnknownPlugin(
             f"{name!r} cannot be imported: {type(error).__name__}: {error}.",
@@ -67,7 +89,7 @@ def misspelt(plugin: Any, base: type, others: Iterable[str] = ()) -> tuple[str, 
     """
     classes = plugin.__mro__ if isinstance(plugin, type) else type(plugin).__mro__
     ours = {*dir(base), *others}.union(*(vars(cls).get("__annotations__", ()) for cls in base.__mro__))
-    theirs = [cls for cls in classes if cls not in base.__mro__ and not cls.__module__.startswith("app.")]
+    theirs = [cls for cls in classes if cls not in base.__mro__ and not cls.__module__.startswith("flyball.")]
     names = {name for cls in theirs for name in vars(cls)} | set(
         () if isinstance(plugin, type) else getattr(plugin, "__dict__", ())
     )

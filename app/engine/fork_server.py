@@ -1,10 +1,10 @@
 """The fork server: forks programs that begin with everything imported (ADR-011).
 
 ``flyball up`` forks the first server from itself, once it has imported the modules and before it opens anything
-(``begin``). A later one is ``python -m flyball.app.engine.fork_server MODULE...``, whose stdin is its channel. A request in the
-channel is one byte with open files: a socket for this program, the program's stdin, stdout and stderr, and any others.
-The server forks at once. The child reads from that socket what it is to run. The server writes the child's pid into it,
-with a pidfd, and at the child's end the exit code.
+(``begin``). A later one is ``python -m flyball.app.engine.fork_server MODULE...``, whose stdin is its channel. A
+request in the channel is one byte with open files: a socket for this program, the program's stdin, stdout and stderr,
+and any others. The server forks at once. The child reads from that socket what it is to run. The server writes the
+child's pid into it, with a pidfd, and at the child's end the exit code.
 
 A fork copies no thread, and shares sockets, devices and open databases with its parent. So the server starts and opens
 nothing, and refuses to serve if an imported module has started a thread. It ends when nobody can send a request any

@@ -1,7 +1,7 @@
 """Programs of this package, each in a process and a session of its own.
 
-A program is forked by the fork server (``flyball.app.engine.fork_server``) where there is one, and otherwise started by a new
-interpreter. Whoever starts it sees no difference, except that the exit code of a forked program is unknown if its
+A program is forked by the fork server (``flyball.app.engine.fork_server``) where there is one, and otherwise started by
+a new interpreter. Whoever starts it sees no difference, except that the exit code of a forked program is unknown if its
 server ended first.
 """
 

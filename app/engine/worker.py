@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 
-from flyball.app.core import FlyballError, Job, JsonObject, Report, located
+from flyball.app.core import FlyballError, Job, JsonObject, Report, current_name, located
 from flyball.app.engine.port import JobFailed, JobTimedOut, WorkerLost
 
 LENGTH_BYTES = 4
@@ -20,7 +20,7 @@ _TRACE_ENTRIES = 8
 def _job(function: str) -> Job:
     module, _, name = function.partition(":")
     try:
-        job = getattr(import_module(module), name)
+        job = getattr(import_module(current_name(module)), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise FlyballError(
             f"{function!r} names no job ({error}).",

@@ -103,7 +103,10 @@ _POINT_STEPS, _POINT_OFFSET = 36, 10  # points are a thermometer of 36 steps tha
 
 
 def hearts(qs_breaks_hearts: bool = True) -> Codec:  # noqa: FBT001, FBT002  # a parameter of the game
-    """Encode OpenSpiel's Hearts as our own (``flyball.app.games.hearts.encode``), with our card numbers and a moon worth 1."""
+    """Encode OpenSpiel's Hearts as our own, with our card numbers and a moon worth 1.
+
+    See ``flyball.app.games.hearts.encode``.
+    """
     cards, also_break = np.argsort(_HEARTS_CARDS), [QUEEN_OF_SPADES] if qs_breaks_hearts else []
 
     def encode(raw: Floats, seats: Seats) -> Floats:

@@ -1,6 +1,7 @@
 """Shards of language models' answers, for training and for inspection.
 
-A shard is one safetensors file whose header holds its metadata as a note, like the shards of networks (``flyball.app.store``).
+A shard is one safetensors file whose header holds its metadata as a note, like the shards of networks
+(``flyball.app.store``).
 """
 
 from dataclasses import dataclass, fields

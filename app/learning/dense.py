@@ -59,7 +59,7 @@ class ActorCritic(nn.Module):
 
 
 class DenseBlock(nn.Module):
-    """Two layers beside a shortcut. The second layer begins with small weights, as in ``flyball.app.learning.tower``."""
+    """Two layers beside a shortcut. The second begins with small weights, as in ``flyball.app.learning.tower``."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

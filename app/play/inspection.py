@@ -58,9 +58,8 @@ from flyball.app.store import BlobStore, DamagedBlob, MissingBlob, Shard, ShardM
 Games = Sequence[bytes]  # a shard's games in order, each as the bytes of its history
 
 CERTAIN = -log(1e-9)  # nats; a shard with this much evidence counts as a copy: at most 1e-9 false alarms
-COMPARED = (
-    16  # a shard is compared with so many of the latest shards; ``flyball.daemons.quality_monitor`` keeps as many
-)
+COMPARED = 16
+"""A shard is compared with so many of the latest shards; ``flyball.daemons.quality_monitor`` keeps as many."""
 
 WEIGHTS = {"diversity": 0.3, "originality": 0.2, "completion": 0.2, "balance": 0.15, "entropy": 0.15}
 ENOUGH_DIVERSITY, ENOUGH_ORIGINALITY, ENOUGH_ENTROPY, FLOOR = 1 / 3, 1 / 2, 1 / 10, 1 / 10

@@ -1,8 +1,8 @@
 """A cache of a network's outputs, because the positions of searches repeat.
 
 A move's search looks again at much of what the search before it saw below the move that was played. Outputs depend on
-nothing but the observation on a CPU (see ``flyball.app.learning.inference``), so a cache changes no result there. Where few
-positions repeat, as in hex, it would cost more than it saves; so it gives up when a trial shows that.
+nothing but the observation on a CPU (see ``flyball.app.learning.inference``), so a cache changes no result there. Where
+few positions repeat, as in hex, it would cost more than it saves; so it gives up when a trial shows that.
 """
 
 from typing import NamedTuple, Protocol

@@ -40,7 +40,10 @@ def step_rewards(earned: Floats, last: NDArray[np.bool_], outcome: Floats) -> Fl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decisions:
-    """One player's decisions in one step, each in another game. K rows; see ``flyball.app.store.Shard`` for the columns."""
+    """One player's decisions in one step, each in another game.
+
+    K rows; see ``flyball.app.store.Shard`` for the columns.
+    """
 
     game: NDArray[np.int32]
     seat: NDArray[np.int8]

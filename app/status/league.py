@@ -257,7 +257,10 @@ def read_leagues(events: Iterable[Event[Any]]) -> dict[str, LeagueView]:
 
 
 def draw_league(view: LeagueView, title: str, path: Path) -> None:
-    """Draw Elo over training steps, and the members' mutual scores. Raises the errors of ``flyball.app.telemetry.drawn``."""
+    """Draw Elo over training steps, and the members' mutual scores.
+
+    Raises the errors of ``flyball.app.telemetry.drawn``.
+    """
     with drawn(path, INCHES) as figure:
         figure.suptitle(title)
         curves, heat = figure.subplots(1, 2)

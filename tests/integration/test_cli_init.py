@@ -160,7 +160,7 @@ def test_folder_whose_name_units_would_split_is_refused(tmp_path: Path, run: str
 
 def test_init_finds_service_files_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["force-include"]["deploy"] == "app/deploy"
+    assert wheel["force-include"]["deploy"] == "flyball/app/deploy"
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "deploy").symlink_to(ROOT / "deploy")
     monkeypatch.setattr(app, "__file__", str(tmp_path / "app" / "__init__.py"))

@@ -101,7 +101,7 @@ def test_new_where_nothing_can_be_written_is_an_error(tmp_path: Path) -> None:
 
 def test_new_finds_examples_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["force-include"]["tests/examples"] == "app/examples"
+    assert wheel["force-include"]["tests/examples"] == "flyball/app/examples"
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "examples").symlink_to(FOLDER)
     monkeypatch.setattr(app, "__file__", str(tmp_path / "app" / "__init__.py"))

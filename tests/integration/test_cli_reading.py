@@ -127,9 +127,11 @@ def test_folder_that_is_odd_or_gone_is_refused(tmp_path: Path, monkeypatch: pyte
 
 def test_exit_codes_belong_to_errors_that_exist() -> None:
     program = (
-        "from importlib import import_module\nfrom flyball.app.cli.group import COMMANDS\nfrom flyball.app.core import FlyballError\n"
+        "from importlib import import_module\n"
+        "from flyball.app.cli.group import COMMANDS\nfrom flyball.app.core import FlyballError\n"
         "for name in COMMANDS: import_module(f'flyball.app.cli.{name}')\n"
-        "import flyball.daemons.process, flyball.app.cli.auditing, flyball.app.cli.episodes, flyball.app.api.paired, flyball.app.cli.training\n"
+        "from flyball.app.cli import auditing, episodes, training\n"
+        "import flyball.daemons.process, flyball.app.api.paired\n"
         "def codes(kind):\n    return {kind.code}.union(*map(codes, kind.__subclasses__()))\n"
         "print(*codes(FlyballError))"
     )

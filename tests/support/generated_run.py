@@ -2,7 +2,8 @@
 
 The stand-in is seeded, and the clock is virtual. The journal is what a run of so many events would leave: requests are
 answered after a while, the broker ticks, data is now and then bad, models now and then worse. As the decisions in it
-are the controllers' own, it replays without a difference. It does not model how strong models get; flyball.app.simulation does.
+are the controllers' own, it replays without a difference. It does not model how strong models get;
+flyball.app.simulation does.
 """
 
 from collections import deque

@@ -329,7 +329,7 @@ def choose(mutant: Mutant, seconds: dict[str, float], lines: dict[str, list[int]
 def judge(drawn: list[tuple[Mutant, list[str]]], out: Path, tests: Tests) -> None:
     """Test mutants in forks of this process, and append the verdicts to a file."""
     for path in files():
-        import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        import_module(".".join(("flyball", *path.relative_to(ROOT).with_suffix("").parts)))
     functions = [function for function in gc.get_objects() if type(function) is FunctionType]
 
     @cache
@@ -337,7 +337,8 @@ def judge(drawn: list[tuple[Mutant, list[str]]], out: Path, tests: Tests) -> Non
         return attempt(tests, [test])[0] == "survived"
 
     for mutant, names in drawn:
-        existing = [function for function in functions if function.__code__.co_filename == str(ROOT / mutant.path)]
+        imported = str(ROOT / "flyball" / mutant.path)
+        existing = [function for function in functions if function.__code__.co_filename == imported]
         verdict, test = "survived", ""
         while names:
             verdict, test = attempt(tests, names, partial(_install, mutant, existing))

@@ -3,6 +3,5 @@
 import multiprocessing
 
 PREPARED = multiprocessing.get_context("forkserver")
-PREPARED.set_forkserver_preload(
-    ["flyball.app.cli.daemon", "flyball.app.league", "flyball.app.store", "flyball.daemons.broker"]
-)
+MODULES = ["flyball.app.cli.daemon", "flyball.app.league", "flyball.app.store", "flyball.daemons.broker"]
+PREPARED.set_forkserver_preload(MODULES)

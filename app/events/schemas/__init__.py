@@ -2,8 +2,8 @@
 
 The documents are made from the models.
 
-The files are checked in beside this module. ``python -m flyball.app.events.schemas check`` lists the files that differ from the
-models. ``write`` updates them, but refuses to change the schema of a published version.
+The files are checked in beside this module. ``python -m flyball.app.events.schemas check`` lists the files that differ
+from the models. ``write`` updates them, but refuses to change the schema of a published version.
 
 Source: AsyncAPI 3.0.0 (https://www.asyncapi.com/docs/reference/specification/v3.0.0).
 """

@@ -1,9 +1,9 @@
 """Hearts bots of three levels, as ``Heuristic``s that see no hidden card.
 
 - ``easy``: plays the first legal card.
-- ``normal``: see ``flyball.app.games.hearts.normal``. It takes 1.58 ± 0.13 points a hand against three random players and
-  2.28 ± 0.21 against three easy ones (each over 4,000 hands, every deal with the bot in each seat). Four equal players
-  take 6.5 each, and slightly more because of moons. A decision takes about a microsecond.
+- ``normal``: see ``flyball.app.games.hearts.normal``. It takes 1.58 ± 0.13 points a hand against three random players
+  and 2.28 ± 0.21 against three easy ones (each over 4,000 hands, every deal with the bot in each seat). Four equal
+  players take 6.5 each, and slightly more because of moons. A decision takes about a microsecond.
 - ``hard``: see ``search``. It takes 6.05 ± 0.17 points a hand against three normal bots, 1.48 ± 0.25 fewer than they
   do. A decision takes about a millisecond.
 """
