@@ -114,12 +114,12 @@ def rated_together(
     rated = [
         AgentRating(agent=agent, elo=estimate.elo, elo_stderr=estimate.stderr, games=games[agent], bound=None)
         for agent, estimate in estimates.items()
-        if agent in published and _is_news(published[agent], estimate)
+        if games[agent] and agent in published and _is_news(published[agent], estimate)
     ]
     bounded = [
         AgentRating(agent=bot, elo=elo, elo_stderr=None, games=games[bot], bound=side)
         for bot, (side, elo) in pool.bounds(estimates, played).items()
-        if bot in published and _is_news(published[bot], Estimate(elo, 0.0))
+        if games[bot] and bot in published and _is_news(published[bot], Estimate(elo, 0.0))
     ]
     return Rated(estimates[hero], {agent: estimate.elo for agent, estimate in estimates.items()}, (*rated, *bounded))
 

@@ -202,6 +202,7 @@ class Observer:
         self._scenes: dict[str, Scene] = {rule.config.key: Scene() for rule in rules}
         self._recorded: set[str] = set()
         self._taken: set[str] = set()
+        self._promoted: dict[tuple[str, str], ModelHash] = {}  # the last of each file
 
     def recorded(self, event: Event[Any]) -> None:
         """Note a fact that an observer published before."""
@@ -221,15 +222,33 @@ class Observer:
             for path in rule.paths():
                 shown = rule.shown(path)
                 file = self._files.setdefault((rule.name, shown), rule.open(path))
-                read.append(of_file := [])
+                of_file = list[_Read]()
                 for found in file.read():
                     record = found if isinstance(found, Problem) else self._read(rule, shown, found)
                     if isinstance(record, Problem):
                         yield Complaint(rule.name, shown, record.place, record.what)
                     elif record is not None:
                         of_file.append(record)
+                read.append(self._changes((rule.name, shown), of_file))
         for record in merge(*read, key=_Read.order):
             yield from self._facts_of(record)
+
+    def _changes(self, file: tuple[str, str], read: Sequence["_Read"]) -> list["_Read"]:
+        """Return a file's new records without promotions that make no difference.
+
+        A file may name the current model again and again. What was left out so has no fact: when the file is read
+        again, perhaps without its beginning, it stands before a promotion that has one, and must not come after it.
+        """
+        published = [number for number, one in enumerate(read) if derive_id(one.id, 0) in self._recorded]
+        kept = list[_Read]()
+        for number, one in enumerate(read):
+            if isinstance(one.observed, ObservedPromotion):
+                again = self._promoted.get(file) == one.observed.model
+                self._promoted[file] = one.observed.model
+                if number not in published and (again or number < max(published, default=0)):
+                    continue
+            kept.append(one)
+        return kept
 
     def _read(self, rule: Mapped, shown: str, found: Record) -> "_Read | Problem | None":
         """Return what a record says; None if it was read before, or if the rule is not about it."""
@@ -294,8 +313,6 @@ class Observer:
 
 
 def _promotion(scene: Scene, observed: ObservedPromotion, record_id: EventId) -> Sequence[Payload]:
-    if observed.model == scene.current:
-        return ()  # a file may name the current model again and again
     previous = scene.current
     scene.promote(observed.model)
     rating = scene.ratings.get(observed.model) or Rating(record_id, Estimate(Elo(0.0), LEAST_ERROR), 0)

@@ -38,11 +38,11 @@ class HandedJob:
         Raises ``ValueError`` or ``TypeError`` for what JSON cannot hold.
         """
         copied = json.loads(encode(frame))
-        if not (self.is_wanted and self.call(self.frames.put_nowait, copied)):
+        if not self.is_wanted:
             return False
         if "progress" not in copied and self.state == "taken":
-            self.state = "answered"
-        return True
+            self.state = "answered"  # before the engine learns of it, so that it isn't cancelled in between
+        return self.call(self.frames.put_nowait, copied)
 
     def call(self, function: Callable[..., object], *arguments: object) -> bool:
         """Call a function on the engine's event loop; return False if the loop has ended."""

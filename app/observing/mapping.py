@@ -1,5 +1,6 @@
 """The meaning of records in observed files, by the run's settings."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -186,15 +187,16 @@ class Mapped:
         """Iterate over the files that exist now, in the order of their names."""
         root = self._folder / self._rule.file
         if self._rule.form == "tensorboard" and root.is_dir():
-            yield from sorted(path for path in root.rglob(EVENT_FILES) if path.is_file())
+            yield from _distinct(path for path in root.rglob(EVENT_FILES) if path.is_file())
         elif any(character in self._rule.file for character in "*?["):
-            yield from sorted(path for path in _matching(root) if path.is_file())
+            yield from _distinct(path for path in _matching(root) if path.is_file())
         elif root.is_file():
             yield root
 
     def shown(self, path: Path) -> str:
         """Return a file's name for people and ids: relative to the settings' folder, if it lies there."""
-        return str(path.relative_to(self._folder)) if path.is_relative_to(self._folder) else str(path)
+        shown = path.relative_to(self._folder) if path.is_relative_to(self._folder) else path
+        return os.fsencode(shown).decode(errors="backslashreplace")
 
     def open(self, path: Path) -> FollowedFile:
         """Return the reader of a file."""
@@ -239,6 +241,14 @@ class Mapped:
             bot = self._bots.get(opponent)
             given |= {"called": bot or opponent[:NAME_LENGTH], "opponent": bot or hash_of(opponent)}
         return given
+
+
+def _distinct(paths: Iterator[Path]) -> list[Path]:
+    """Return each file once, in the order of names, although links may lead to it, such as one to the latest run."""
+    found = dict[Path, Path]()
+    for path in sorted(paths, key=lambda path: (sum(part.is_symlink() for part in (path, *path.parents)), path)):
+        found.setdefault(path.resolve(), path)
+    return sorted(found.values())
 
 
 def _matching(pattern: Path) -> Iterator[Path]:

@@ -6,6 +6,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import structlog
+
 from flyball.app.core import FlyballError, JsonObject, Report
 from flyball.app.engine import Engine
 from flyball.app.engine.folder_command import REQUEST, RESULT, BadResult, Hints, private_folder, run_in_folder
@@ -61,7 +63,12 @@ def run_command(spec: JsonObject, report: Report) -> JsonObject:
     began, task = monotonic(), task_of(spec["function"], spec["spec"])
 
     def on_progress(epoch: int, epochs: int, metrics: dict[str, Any]) -> None:
-        if progress := task.report(epoch, epochs, metrics):
+        try:
+            progress = task.report(epoch, epochs, metrics)
+        except BadResult as error:  # a line for people may look like progress
+            structlog.get_logger("participant").warning("progress is unusable", error=error.message)
+            return
+        if progress:
             report(progress)
 
     with private_folder(Path(spec["scratch"])) as folder:

@@ -24,7 +24,10 @@ play = train = match = initialise
 
 @job
 def inspect(spec: InspectionSpec, report: Report) -> InspectionResult:  # noqa: ARG001 - every job's signature
-    """Accept a shard, unseen."""
+    """Accept a shard, unseen. Raises ``RepeatedShard`` for one that was delivered before."""
+    from flyball.app.play.inspection import check_delivered_once  # imported late, because it takes PyTorch
+
+    check_delivered_once(spec)
     return InspectionResult(score=1.0, components={}, checked=0, failures=())
 
 

@@ -70,13 +70,14 @@ class Request:
 
         ``diverged`` discards an update, ``bad_data`` blames shards or models, ``error`` is for everything else.
         """
-        return self._answer({"error": self.task.error(reason, text)})
+        return self._answer({"error": self.task.error(reason, str(text))})
 
     def _answer(self, frame: JsonObject) -> bool:
         if self._answered:
             raise NotAnswered(f"The request {self.id} was answered already.", hint="Answer each request once.")
+        wanted = self._job.send(frame)
         self._answered = True
-        return self._job.send(frame)
+        return wanted
 
     def __enter__(self) -> Self:
         return self

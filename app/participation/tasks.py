@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Mapping
 from hashlib import file_digest
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from flyball.app.config import FrozenModel, GameConfig
 from flyball.app.core import FlyballError, JsonObject, ModelHash, Name, ShardKey, derive_id
@@ -115,6 +115,12 @@ class EvaluationAnswer(Answer):
         None, description="a text for each game, equal for equal games; null: no game is taken for another's repetition"
     )
 
+    @model_validator(mode="after")
+    def _check_scores(self) -> Self:
+        if not self.outcomes and not all(0 <= score <= 1 for score in self.scores):
+            raise ValueError("a score is 1 for a win, 1/2 for a draw, 0 for a loss, or between them")
+        return self
+
 
 class DistributionAnswer(Answer):
     """A model is where it is needed."""
@@ -169,9 +175,10 @@ class Task(FrozenModel):
 
     def report(self, epoch: int, epochs: int, metrics: JsonObject) -> JsonObject | None:
         """Return the job's report of progress; None for a kind of task that reports none. Raises ``BadResult``."""
+        if not self.reports:
+            return None
         fields = {"epoch": epoch, "epochs": epochs, "metrics": metrics}
-        progress = _read(Progress, fields, "The progress")
-        return progress.model_dump(mode="json") if self.reports else None
+        return _read(Progress, fields, "The progress").model_dump(mode="json")
 
     def error(self, reason: FailureReason, text: str) -> JsonObject:
         """Return the error of a job that failed, as engines hand it on."""
@@ -196,6 +203,11 @@ class SelfplayTask(Task):
 
     def _fields(self, answer: SelfplayAnswer) -> JsonObject:
         games = answer.games or self.games
+        if games > self.games or answer.truncated > games:
+            raise BadResult(
+                f"The answer has {games} games, {answer.truncated} of them cut off, for a task of {self.games}.",
+                hint="Count the games that were played for this task.",
+            )
         length = answer.rows / games if answer.mean_length is None else answer.mean_length
         return answer.model_dump() | {"games": games, "mean_length": length}
 

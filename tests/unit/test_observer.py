@@ -1,5 +1,6 @@
 """The observer publishes what files say, once, and by the settings' rules."""
 
+import os
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -129,6 +130,61 @@ def test_promotion_without_a_rating_rests_on_no_games(tmp_path: Path) -> None:
     (tmp_path / "best.jsonl").write_text('{"kind": "best", "info": {"ckpt": "a"}, "step": 1}\n')
     (promoted,) = facts(observer(tmp_path, BEST).look())
     assert promoted.evidence.games == 0
+
+
+def test_results_without_the_zero_are_rated_too(tmp_path: Path) -> None:
+    (tmp_path / "results.csv").write_text("ckpt,step,opp,w,d,l\na,1,b,10,0,5\nb,2,a,5,0,10\n")
+    found = list(observer(tmp_path, RESULTS).look())
+    assert not [one for one in found if isinstance(one, Complaint)]
+    first, second = facts(iter(found), EvaluationCompleted)
+    assert first.elo > second.elo, "the same games from both sides"
+
+
+BESTS = BEST.replace("best.jsonl", "*/best.jsonl")
+
+
+def best(folder: Path, name: str, *promoted: tuple[str, int]) -> None:
+    lines = [f'{{"kind": "best", "info": {{"ckpt": "{model}"}}, "step": {step}}}\n' for model, step in promoted]
+    (folder / name).mkdir(exist_ok=True)
+    (folder / name / "best.jsonl").write_text("".join(lines))
+
+
+def restarted(folder: Path, before: list[NewFact]) -> Observer:
+    again = observer(folder, BESTS)
+    for number, fact in enumerate(before):
+        again.recorded(recorded(fact, number))
+    return again
+
+
+def test_old_promotion_does_not_come_back(tmp_path: Path) -> None:
+    """The file loses its first line, so that the repetition of it begins the file."""
+    best(tmp_path, "run", ("a", 1), ("a", 2), ("b", 3), ("b", 4))
+    before = [fact for fact in observer(tmp_path, BESTS).look() if isinstance(fact, NewFact)]
+    assert [fact.data.step for fact in before] == [1, 3], "to name the current model again is no news"
+    best(tmp_path, "run", ("a", 2), ("b", 3), ("b", 4), ("c", 5))
+    assert [data.step for data in facts(restarted(tmp_path, before).look())] == [5]
+
+
+def test_promotions_of_several_files_come_once(tmp_path: Path) -> None:
+    """Another run names the current model under a lower step, and goes on from it."""
+    best(tmp_path, "run1", ("a", 5), ("b", 6))
+    watching = observer(tmp_path, BESTS)
+    before = [fact for fact in watching.look() if isinstance(fact, NewFact)]
+    best(tmp_path, "run2", ("b", 0), ("c", 1))
+    before += [fact for fact in watching.look() if isinstance(fact, NewFact)]
+    assert [fact.data.model for fact in before][-1] == hash_of("c")
+    assert facts(restarted(tmp_path, before).look()) == []
+
+
+def test_links_to_files_add_nothing(tmp_path: Path) -> None:
+    best(tmp_path, "run1", ("a", 1))
+    (tmp_path / "latest").symlink_to("run1")
+    assert [data.step for data in facts(observer(tmp_path, BESTS).look())] == [1]
+
+
+def test_file_name_of_any_bytes_is_read(tmp_path: Path) -> None:
+    best(tmp_path, os.fsdecode(b"run\xff"), ("a", 1))
+    assert [data.step for data in facts(observer(tmp_path, BESTS).look())] == [1]
 
 
 def test_nothing_is_published_twice_after_a_restart(tmp_path: Path, results: Path) -> None:

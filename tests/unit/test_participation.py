@@ -23,6 +23,7 @@ from flyball.app.participation import jobs
 from flyball.app.participation.commands import CommandEngine, run_command
 from flyball.app.participation.requests import NotAnswered, Request
 from flyball.app.participation.tasks import NotExternal, task_of
+from flyball.app.play.inspection import RepeatedShard
 from flyball.daemons.registry import check_hosted_here, left_to_participants
 
 OURS = GAMES["tic_tac_toe_2p"]
@@ -175,7 +176,10 @@ def test_scores_of_games_have_verdicts_and_stay_distinct(players: int, scores: l
         ("train", TRAIN, {"model": MODEL, "metrics": {"loss": float("nan")}}, r"metrics\.loss"),
         ("train", TRAIN, {"model": MODEL, "lost": 1}, "lost: Extra inputs"),
         ("play", PLAY, {"shard": SHARD, "rows": 0}, "rows"),
+        ("play", PLAY, {"shard": SHARD, "rows": 9, "games": 10**9}, "for a task of"),
+        ("play", PLAY, {"shard": SHARD, "rows": 9, "truncated": 10**6}, "cut off"),
         ("inspect", INSPECT, {"score": 2}, "score"),
+        ("match", match(4), {"scores": [1, -1, 1, -1]}, "1 for a win"),
         ("match", match(4), {"scores": [1, 0]}, "2 scores for 4 games"),
     ],
 )
@@ -187,6 +191,8 @@ def test_answer_that_does_not_fit_is_refused(name: str, spec: dict, answer: dict
 def test_shard_that_nobody_inspects_is_accepted() -> None:
     result = InspectionResult.model_validate(jobs.inspect(INSPECT, print))
     assert (result.score, result.checked, result.failures) == (1.0, 0, ())
+    with pytest.raises(RepeatedShard):
+        jobs.inspect(INSPECT | {"earlier": [INSPECT["shard"]]}, print)
     with pytest.raises(jobs.LeftToParticipants):
         jobs.train(TRAIN, print)
 
@@ -223,6 +229,13 @@ async def test_failed_request_has_the_code_that_daemons_judge(reason: Any, code:
     with pytest.raises(JobFailed, match=f"{reason}: the loss is infinite") as failed:
         await running
     assert failed.value.code == code
+
+
+async def test_failure_may_be_an_exception() -> None:
+    running, request = await handed(RelayEngine())
+    request.fail("error", ValueError("no rows"))
+    with pytest.raises(JobFailed, match="no rows"):
+        await running
 
 
 async def test_exception_in_a_block_is_the_requests_failure() -> None:
@@ -293,6 +306,14 @@ def test_command_answers_in_its_folder(tmp_path: Path) -> None:
     assert (result["model"], result["metrics"]) == ("d" * 64, {"d": 9.0})
     assert reports == [{"epoch": 1, "epochs": 2, "metrics": {"loss": 0.5}}]
     assert not list((tmp_path / "tasks").iterdir())
+
+
+@pytest.mark.parametrize("line", ['{"epoch": 0, "epochs": 2}', '{"epoch": 1, "epochs": 2, "phase": "train"}'])
+def test_unusable_progress_costs_no_result(tmp_path: Path, line: str) -> None:
+    body = f"print({line!r})\n" + ANSWER.format('{"model": "d" * 64}')
+    reports: list[dict] = []
+    assert run_command(commanded(tmp_path, body), reports.append)["model"] == "d" * 64
+    assert reports == []
 
 
 @pytest.mark.parametrize(
