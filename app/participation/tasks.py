@@ -344,8 +344,9 @@ def _train(raw: JsonObject) -> Task:
 
 def _play(raw: JsonObject) -> Task:
     spec = SelfplaySpec.model_validate(raw)
-    same = {name: getattr(spec, name) for name in ("model", "games", "lineups", "seed", "temperature")}
-    return _task(SelfplayTask, spec.config, **same)
+    others = tuple(lineup for lineup in spec.lineups if {*lineup.opponents} != {spec.model})
+    same = {name: getattr(spec, name) for name in ("model", "games", "seed", "temperature")}
+    return _task(SelfplayTask, spec.config, lineups=others, **same)
 
 
 def _inspect(raw: JsonObject) -> Task:

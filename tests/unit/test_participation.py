@@ -134,6 +134,13 @@ def test_task_has_what_a_program_needs_and_a_steady_id() -> None:
         task_of("flyball.app.learning.jobs:train", TRAIN)
 
 
+def test_games_against_itself_are_no_lineup() -> None:
+    lineups = [{"opponents": [opponent], "games": 2} for opponent in (MODEL, BASE, "random")]
+    asked = task("play", PLAY | {"lineups": lineups})
+    assert [lineup.opponents for lineup in asked.lineups] == [(BASE,), ("random",)]
+    assert asked.games == 8
+
+
 def test_first_model_has_step_0_and_no_parent() -> None:
     first = task("initialise", CONTEXT)
     assert (first.base_model, first.step, first.rows, first.shards) == (None, 0, 0, ())
