@@ -1,4 +1,4 @@
-"""The observer: publishes what files of a loop elsewhere say (ADR-039).
+"""The observer: publishes facts from the files of an observed loop (ADR-039).
 
 It keeps no state. At its start it reads the files from their beginning, and the journal for what it published earlier.
 The ids of facts derive from the rule, the file and the record, so that a record is published once.
@@ -55,9 +55,9 @@ from flyball.app.league.totals import totals_of
 from flyball.app.observing.following import FollowedFile, Problem, Record
 from flyball.app.observing.mapping import (
     AnyObserved,
-    Mapped,
     ObservedEvaluation,
     ObservedPromotion,
+    ObservedRule,
     ObservedSelfplay,
     ObservedTraining,
 )
@@ -94,7 +94,7 @@ class Rating(NamedTuple):
     games: int
 
 
-class Scene:
+class ObservedConfig:
     """A configuration as the observer knows it: games that rate its models, and the current one."""
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ class Scene:
         return complete, EloUpdated(ratings=rated.changed) if rated.changed else None
 
     def note(self, event_id: EventId, data: Payload) -> None:
-        """Note ratings and promotions that are published."""
+        """Note ratings that are published, the model's own or those of others."""
         match data:
             case EvaluationCompleted():
                 games = sum(match.games for match in data.results)
@@ -155,7 +155,7 @@ class Scene:
 
 
 class Complaint(NamedTuple):
-    """A record that costs itself: its rule, its file, where it stands, and what is wrong."""
+    """A record that cannot be used: its rule, its file, its place there, and what is wrong."""
 
     rule: str
     file: str
@@ -177,7 +177,7 @@ class NewFact(NamedTuple):
 class _Read(NamedTuple):
     """A record that was read: its rule, its file, where it stands, its id, and what it says."""
 
-    rule: Mapped
+    rule: ObservedRule
     file: str
     place: str
     id: EventId
@@ -189,17 +189,17 @@ class _Read(NamedTuple):
         return EventId(f"{self.file}: {self.place} ({self.rule.name})"[-NAME_LENGTH:])
 
     def order(self) -> tuple[int, int]:
-        """Return the place among records of other files: by the step, and at a step as a loop goes on."""
+        """Return the sort key among records of all files: the step, then ``ORDER`` within a step."""
         return getattr(self.observed, "step", 0), ORDER.index(self.observed.fact)
 
 
 class Observer:
     """Follows the files of all rules. Every look returns the facts that are new."""
 
-    def __init__(self, rules: Sequence[Mapped]) -> None:
+    def __init__(self, rules: Sequence[ObservedRule]) -> None:
         self._rules = rules
         self._files: dict[tuple[str, str], FollowedFile] = {}
-        self._scenes: dict[str, Scene] = {rule.config.key: Scene() for rule in rules}
+        self._scenes: dict[str, ObservedConfig] = {rule.config.key: ObservedConfig() for rule in rules}
         self._recorded: set[str] = set()
         self._taken: set[str] = set()
         self._promoted: dict[tuple[str, str], ModelHash] = {}  # the last of each file
@@ -234,23 +234,24 @@ class Observer:
             yield from self._facts_of(record)
 
     def _changes(self, file: tuple[str, str], read: Sequence["_Read"]) -> list["_Read"]:
-        """Return a file's new records without promotions that make no difference.
+        """Return a file's new records without promotions of the model that is current already.
 
-        A file may name the current model again and again. What was left out so has no fact: when the file is read
-        again, perhaps without its beginning, it stands before a promotion that has one, and must not come after it.
+        A file may name the current model in many lines; only the first is published. A restart reads these lines
+        again, perhaps without the first. An unpublished promotion before a published record of the file is
+        therefore dropped, because it would be published late and make an old model current.
         """
-        published = [number for number, one in enumerate(read) if derive_id(one.id, 0) in self._recorded]
+        published = [number for number, record in enumerate(read) if derive_id(record.id, 0) in self._recorded]
         kept = list[_Read]()
-        for number, one in enumerate(read):
-            if isinstance(one.observed, ObservedPromotion):
-                again = self._promoted.get(file) == one.observed.model
-                self._promoted[file] = one.observed.model
+        for number, record in enumerate(read):
+            if isinstance(record.observed, ObservedPromotion):
+                again = self._promoted.get(file) == record.observed.model
+                self._promoted[file] = record.observed.model
                 if number not in published and (again or number < max(published, default=0)):
                     continue
-            kept.append(one)
+            kept.append(record)
         return kept
 
-    def _read(self, rule: Mapped, shown: str, found: Record) -> "_Read | Problem | None":
+    def _read(self, rule: ObservedRule, shown: str, found: Record) -> "_Read | Problem | None":
         """Return what a record says; None if it was read before, or if the rule is not about it."""
         record_id = derive_id(OBSERVER, rule.config.key, rule.name, shown, found.key)
         if record_id in self._taken:
@@ -288,7 +289,7 @@ class Observer:
             case ObservedPromotion() as observed:
                 return _promotion(scene, observed, record.id)
 
-    def _evaluation(self, scene: Scene, observed: ObservedEvaluation, record: "_Read") -> Sequence[Payload]:
+    def _evaluation(self, scene: ObservedConfig, observed: ObservedEvaluation, record: "_Read") -> Sequence[Payload]:
         config = record.rule.config
         match, bots = observed.result(config.players), config.builtins
         if observed.opponent == observed.model:
@@ -312,7 +313,7 @@ class Observer:
         return (data, changed) if changed else (data,)
 
 
-def _promotion(scene: Scene, observed: ObservedPromotion, record_id: EventId) -> Sequence[Payload]:
+def _promotion(scene: ObservedConfig, observed: ObservedPromotion, record_id: EventId) -> Sequence[Payload]:
     previous = scene.current
     scene.promote(observed.model)
     rating = scene.ratings.get(observed.model) or Rating(record_id, Estimate(Elo(0.0), LEAST_ERROR), 0)
@@ -376,7 +377,7 @@ class NothingToObserve(FlyballError, code="usage"):
     """The settings name no files."""
 
 
-def mapped_rules(loaded: Loaded) -> tuple[Mapped, ...]:
+def mapped_rules(loaded: Loaded) -> tuple[ObservedRule, ...]:
     """Return the rules of the settings. Raises ``NothingToObserve``."""
     if not loaded.observe:
         raise NothingToObserve(
@@ -385,7 +386,7 @@ def mapped_rules(loaded: Loaded) -> tuple[Mapped, ...]:
         )
     configs = loaded.run.configs
     return tuple(
-        Mapped(name, rule, loaded.run.config(rule.config or configs[0].key), loaded.folder)
+        ObservedRule(name, rule, loaded.run.config(rule.config or configs[0].key), loaded.folder)
         for name, rule in loaded.observe.items()
     )
 

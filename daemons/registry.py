@@ -84,7 +84,7 @@ def check_hosted_here(name: str, settings: RunSettings) -> None:
         if settings.advises:
             raise BadSettings(
                 f"The run only advises, so that the daemon {name} has nothing to do.",
-                hint='Set mode = "govern" for a run that asks for work.',
+                hint='For a run that asks for work, set mode = "govern" in another run folder.',
             )
         raise BadSettings(
             f"The daemon {name} of a run whose backend is external runs in its participants.",

@@ -24,8 +24,8 @@ from flyball.app.telemetry import configure
 from flyball.daemons.run_folder import prepare
 
 
-class Connecting:
-    """The part of a participant that talks to the broker, in an event loop in a thread of its own.
+class HostThread:
+    """The thread of a participant that hosts its daemons, in an event loop of its own.
 
     Attributes:
         engine: hands the jobs out.
@@ -83,12 +83,12 @@ class Participant:
     """Iterates over a run's requests, until SIGTERM or ``close``. See ``participate``."""
 
     def __init__(self, location: RunLocation, kinds: Sequence[TaskKind], name: str | None = None) -> None:
-        self._connecting = Connecting(location, kinds, name)
+        self._host_thread = HostThread(location, kinds, name)
         self._request: Request | None = None
-        self._closing = finalize(self, self._connecting.end)  # also when the loop over it is left
+        self._closing = finalize(self, self._host_thread.end)  # also when the loop over it is left
         self._previous: Any = None
         if current_thread() is main_thread():
-            stop = self._connecting.stop  # not a method of this object, which the handler would keep alive
+            stop = self._host_thread.stop  # not a method of this object, which the handler would keep alive
             self._previous = signal.signal(signal.SIGTERM, lambda *_: stop())
 
     def __iter__(self) -> Self:
@@ -97,10 +97,10 @@ class Participant:
     def __next__(self) -> Request:
         if self._request is not None and not self._request.is_answered:
             self._request.fail("error", "The participant went on without an answer.")
-        job = self._connecting.engine.take()
+        job = self._host_thread.engine.take()
         if job is None:
             self.close()
-            self._connecting.check()
+            self._host_thread.check()
             raise StopIteration
         self._request = request = Request(job)
         return request

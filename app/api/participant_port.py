@@ -30,7 +30,7 @@ LOOK_SECONDS = 0.1
 REF = "#/components/schemas/{model}"
 
 
-class Asking(FrozenModel):
+class NextRequest(FrozenModel):
     """Asks for a request. A worker that asks again before it has answered gets the same request again."""
 
     worker: str = Field(min_length=1, max_length=255, description="a name of the caller's own, which it keeps")
@@ -38,7 +38,7 @@ class Asking(FrozenModel):
     wait_seconds: float = Field(30.0, ge=0, le=60, description="longest wait for a request")
 
 
-class Reporting(FrozenModel):
+class ProgressReport(FrozenModel):
     """Reports the progress of a training."""
 
     epoch: PositiveCount
@@ -46,20 +46,20 @@ class Reporting(FrozenModel):
     metrics: Metrics = Field({})
 
 
-class Failing(FrozenModel):
+class FailureReport(FrozenModel):
     """Answers that a task could not be done."""
 
     reason: FailureReason
     text: Annotated[str, Field(max_length=4000)]
 
 
-class Received(FrozenModel):
+class Receipt(FrozenModel):
     """A report or an answer was received."""
 
     wanted: bool = Field(description="false: nobody waits for it any more, because it came too late")
 
 
-class Refused(FrozenModel):
+class Refusal(FrozenModel):
     """A call was refused."""
 
     error: str
@@ -119,7 +119,7 @@ class Port:
         return guarded
 
     async def _next(self, request: HttpRequest) -> Response:
-        asking = _read(Asking, await _body(request))
+        asking = _read(NextRequest, await _body(request))
         self._open = {name: held for name, held in self._open.items() if held[1].is_wanted}
         held = [given for worker, given in self._open.values() if worker == asking.worker]
         if held:
@@ -139,7 +139,7 @@ class Port:
         return JSONResponse(given.document)
 
     async def _progress(self, request: HttpRequest) -> Response:
-        reported, given = _read(Reporting, await _body(request)), self._given(request)
+        reported, given = _read(ProgressReport, await _body(request)), self._given(request)
         given.report(reported.epoch, reported.epochs, reported.metrics)
         return JSONResponse({"wanted": given.is_wanted})
 
@@ -148,7 +148,7 @@ class Port:
         return self._ended(given, wanted=given.succeed(**answer))
 
     async def _failure(self, request: HttpRequest) -> Response:
-        failure, given = _read(Failing, await _body(request)), self._given(request)
+        failure, given = _read(FailureReport, await _body(request)), self._given(request)
         return self._ended(given, wanted=given.fail(failure.reason, failure.text))
 
     def _ended(self, given: Request, *, wanted: bool) -> Response:
@@ -176,7 +176,7 @@ async def _body(request: HttpRequest) -> JsonObject:
     except ValueError as error:
         raise CallRefused(400, f"The body is not JSON: {error}.", "Send a JSON object.") from error
     if not isinstance(body, dict):
-        raise CallRefused(400, "The body is no JSON object.", "See /openapi.json.")
+        raise CallRefused(400, "The body is not a JSON object.", "See /openapi.json.")
     return body
 
 
@@ -196,8 +196,8 @@ async def _openapi(_: HttpRequest) -> Response:
 def openapi() -> dict[str, Any]:
     """Return the port's description, as OpenAPI 3.1 has it."""
     answers = tuple(task.answer for task in TASKS)
-    taken: tuple[type[FrozenModel], ...] = (Asking, Reporting, Failing, *answers)
-    sent: tuple[type[FrozenModel], ...] = (*TASKS, Received, Refused)
+    taken: tuple[type[FrozenModel], ...] = (NextRequest, ProgressReport, FailureReport, *answers)
+    sent: tuple[type[FrozenModel], ...] = (*TASKS, Receipt, Refusal)
     modes: list[tuple[type[FrozenModel], Literal["validation", "serialization"]]] = [
         *((model, "validation") for model in taken),
         *((model, "serialization") for model in sent),
@@ -208,8 +208,8 @@ def openapi() -> dict[str, Any]:
         schemas = [next(found for (model, _), found in named.items() if model is wanted) for wanted in models]
         return {"content": {"application/json": {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}}}
 
-    refused = {status: {"description": "refused", **schema(Refused)} for status in ("400", "401", "404", "413", "422")}
-    received = {"200": {"description": "received", **schema(Received)}, **refused}
+    refused = {status: {"description": "refused", **schema(Refusal)} for status in ("400", "401", "404", "413", "422")}
+    received = {"200": {"description": "received", **schema(Receipt)}, **refused}
     named_request = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
 
     def call(summary: str, body: dict[str, Any], responses: dict[str, Any], *parameters: dict[str, Any]) -> Any:
@@ -222,10 +222,12 @@ def openapi() -> dict[str, Any]:
         "info": {"title": "Participants of a Flyball run", "version": "1"},
         "security": [{"token": []}],
         "paths": {
-            "/requests": call("Get the next request.", schema(Asking), given),
-            "/requests/{id}/progress": call("Report progress.", schema(Reporting), received, named_request),
+            "/requests": call("Get the next request.", schema(NextRequest), given),
+            "/requests/{id}/progress": call("Report progress.", schema(ProgressReport), received, named_request),
             "/requests/{id}/answer": call("Answer a request.", schema(*answers), received, named_request),
-            "/requests/{id}/failure": call("Say that it failed.", schema(Failing), received, named_request),
+            "/requests/{id}/failure": call(
+                "Report that a request failed.", schema(FailureReport), received, named_request
+            ),
         },
         "components": {
             "schemas": definitions.get("$defs", {}),

@@ -126,7 +126,7 @@ def check_kinds(kinds: Collection[TaskKind], settings: RunSettings) -> None:
     if settings.advises:
         raise BadSettings(
             "This run only advises, and asks nothing of participants.",
-            hint='Set mode = "govern", and start the run again.',
+            hint='Start a run with mode = "govern" in another folder; the mode of a run folder cannot change.',
         )
     if "inspection" in kinds and not settings.external_inspection:
         raise BadSettings(

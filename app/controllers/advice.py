@@ -1,4 +1,4 @@
-"""Conclusions of a run that only advises, as they are published (ADR-039)."""
+"""Conversion of controllers' emissions to advice, in a run that only advises (ADR-039)."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,10 @@ from flyball.app.events import Envelope, Kind, ModelAdvised, ModelPromoted, Mode
 
 
 def as_advice(drafted: Iterable[Envelope[Payload]]) -> list[Envelope[Payload]]:
-    """Return what is published of controllers' conclusions where nobody follows them.
+    """Return controllers' emissions as a run that only advises publishes them.
 
     Requests are left out. Verdicts on models become MODEL_ADVISED under the same ids, because otherwise every reader
-    would take the model for the current one. All other decisions stay: they are the controllers' own memory.
+    would take the promoted model for the current one. All other decisions stay: they are the controllers' own memory.
     """
     return [_advice(envelope) for envelope in drafted if envelope.data.kind is not Kind.REQUEST]
 

@@ -332,7 +332,8 @@ def _with_store(place: RunLocation, loaded: Loaded, facts: Facts, *, deep: bool)
         most, own = loaded.deployment.store_bytes, loaded.deployment.store is None
         expected = sum(forecast(loaded.run).values()) if deep and not facts.settings else None  # it plays some games
         facts = replace(facts, store_use=StoreUse(blobs.total_bytes(), most, expected, own))
-    is_external = (facts.run or loaded.run).is_external  # as recorded: this command's own settings may be another file's
+    # As recorded, because this command may have been given other settings than the run.
+    is_external = (facts.run or loaded.run).is_external
     models = {key: row.model for key, row in facts.configs.items() if row.model and not is_external}
     if "://" not in name:
         if models and not os.access(name, os.R_OK | os.W_OK | os.X_OK):

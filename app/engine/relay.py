@@ -14,7 +14,7 @@ from flyball.app.engine.worker import encode, follow
 
 
 class HandedJob:
-    """A job that waits for a caller of ``RelayEngine.take``, or that one does.
+    """A job for callers of ``RelayEngine.take``: it waits for one, or was taken.
 
     All methods may be called from any thread.
     """
@@ -53,7 +53,7 @@ class HandedJob:
 
 
 class RelayEngine:
-    """Hands each job to whoever calls ``take``, which is where its time begins. See ``Engine``."""
+    """Hands each job to a caller of ``take``; its deadline counts from then. See ``Engine``."""
 
     def __init__(self) -> None:
         self._waiting: list[HandedJob] = []

@@ -173,11 +173,12 @@ def _search_samples(shard: Shard, rows: NDArray[np.int64], settings: SearchSetti
 
 
 def critic_targets(shard: Shard, root_value_share: float, value_lambda: float) -> NDArray[np.float32]:
-    """Return what the critic learns of each row [R] of a shard.
+    """Return the critic's target for each row [R] of a shard.
 
-    It is the search's value, with a share of ``root_value_share``, and the lambda-return after it (Sutton and Barto
-    2018): a mean of the searches' values at later decisions and of the game's outcome, because moves are drawn at
-    random, and one may have thrown the game away. In truncated games it is the search's value alone.
+    The target is ``root_value_share`` times the search's value, plus the rest times the lambda-return (Sutton and
+    Barto 2018), a weighted mean of the search values at later decisions and of the game's outcome. Later searches
+    count, because moves are drawn at random, and an outcome may be due to one bad move. In truncated games the
+    target is the search's value alone.
     """
     cut = np.zeros(shard.games, dtype=np.bool_)
     cut[shard.game[shard.truncated]] = True

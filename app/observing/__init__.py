@@ -1,1 +1,1 @@
-"""Files of a loop elsewhere, followed as they grow, and the facts in them (ADR-039)."""
+"""Files of an observed loop, followed as they grow, and the facts in them (ADR-039)."""

@@ -10,12 +10,12 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, BinaryIO
 
-from flyball.app.observing.following import FollowedFile, Found, Problem
+from flyball.app.observing.following import FollowedFile, Problem, ReadItem
 
 _LENGTH, _CHECKSUM = Struct("<Q"), Struct("<I")
 _HEADER = _LENGTH.size + _CHECKSUM.size
 
-LARGEST_EVENT = 1 << 16
+LARGEST_EVENT_BYTES = 1 << 16
 """Bytes of the largest event that is read. Scalars are small; images, audio and histograms are skipped."""
 
 STEP = "step"
@@ -34,7 +34,7 @@ class EventFile(FollowedFile):
         self._step: int | None = None
         self._scalars: dict[str, float] = {}
 
-    def _added(self, file: BinaryIO) -> Iterator[Found]:
+    def _added(self, file: BinaryIO) -> Iterator[ReadItem]:
         from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c  # late: it takes half a second
 
         while not self._damaged and len(header := file.read(_HEADER)) == _HEADER:
@@ -42,9 +42,9 @@ class EventFile(FollowedFile):
             length = _LENGTH.unpack_from(header)[0]
             if masked_crc32c(header[: _LENGTH.size]) != _CHECKSUM.unpack_from(header, _LENGTH.size)[0]:
                 self._damaged = True  # no later record can be found
-                yield Problem(place, "it is no event file, or damaged; nothing behind it is read")
+                yield Problem(place, "the file is damaged here, or not an event file; nothing after this is read")
                 return
-            if length > LARGEST_EVENT:
+            if length > LARGEST_EVENT_BYTES:
                 if not self._skipped(file, header, length + _CHECKSUM.size):
                     return
                 continue
@@ -66,11 +66,11 @@ class EventFile(FollowedFile):
         file.seek(begin)
         self._advance(header)
         while length:
-            length -= len(part := file.read(min(length, LARGEST_EVENT)))
+            length -= len(part := file.read(min(length, LARGEST_EVENT_BYTES)))
             self._advance(part)
         return True
 
-    def _event(self, data: bytes, place: str) -> Iterator[Found]:
+    def _event(self, data: bytes, place: str) -> Iterator[ReadItem]:
         from google.protobuf.message import DecodeError
         from tensorboard.compat.proto.event_pb2 import Event
 
@@ -89,7 +89,7 @@ class EventFile(FollowedFile):
             if self._scalars.keys() == self._tags:
                 yield self._gathered()
 
-    def _gathered(self) -> Found:
+    def _gathered(self) -> ReadItem:
         values: dict[str, Any] = {STEP: self._step, **self._scalars}
         self._scalars = {}
         return self._record(f"step {self._step}", json.dumps(values, sort_keys=True).encode(), values)

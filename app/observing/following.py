@@ -1,9 +1,9 @@
 """Files that are followed while another program writes them.
 
-A file is read on from where it was read up to. It is read again from its beginning once it is shorter than that, or
-has another content there: another program rewrote, truncated or replaced it. ``Record.key`` tells the records that
-were read before: it derives from the record's content, and from how many records of the file had the same content
-before it. So neither a line's number nor the file's age matters.
+Each look continues where the last one ended. A file that has become shorter, or whose content before that point has
+changed, is read again from its beginning, because another program rewrote, truncated or replaced it. ``Record.key``
+identifies records that were read before: it derives from the record's content, and from how many equal records
+precede it in the file. So neither a line's number nor the file's age matters.
 """
 
 import csv
@@ -19,7 +19,7 @@ from flyball.app.core.foreign_json import parse_json
 MARK_BYTES = 4096
 """Bytes at the beginning and at the end of what was read by which a file is recognised."""
 
-LONGEST_LINE = 1 << 20
+LONGEST_LINE_BYTES = 1 << 20
 """Bytes of the longest line that is read; a longer one is a bad line."""
 
 Values = Mapping[str, Any]
@@ -47,7 +47,7 @@ class Problem(NamedTuple):
     what: str
 
 
-Found = Record | Problem
+ReadItem = Record | Problem
 
 
 class FollowedFile:
@@ -63,10 +63,10 @@ class FollowedFile:
         self._offset, self._head, self._tail = 0, b"", b""
         self._same: Counter[bytes] = Counter()
 
-    def read(self) -> Iterator[Found]:
+    def read(self) -> Iterator[ReadItem]:
         """Iterate over what was added since the last call, complete records only.
 
-        A file that cannot be read is a problem, once; a file that does not exist yet is none.
+        A file that cannot be read is reported once, as a problem. A file that does not exist yet has no records.
         """
         try:
             with self._path.open("rb") as file:
@@ -103,7 +103,7 @@ class FollowedFile:
         return Record(place, f"{digest.hex()}.{self._same[digest]}", values)
 
     @abstractmethod
-    def _added(self, file: BinaryIO) -> Iterator[Found]:
+    def _added(self, file: BinaryIO) -> Iterator[ReadItem]:
         """Iterate over the records from the file's position on."""
 
 
@@ -114,24 +114,24 @@ class LineFile(FollowedFile):
         super()._begin()
         self._number, self._skipping = 0, False
 
-    def _added(self, file: BinaryIO) -> Iterator[Found]:
-        while line := file.readline(LONGEST_LINE + 1):
+    def _added(self, file: BinaryIO) -> Iterator[ReadItem]:
+        while line := file.readline(LONGEST_LINE_BYTES + 1):
             ended = line.endswith(b"\n")
-            if not ended and len(line) <= LONGEST_LINE and not self._skipping:
+            if not ended and len(line) <= LONGEST_LINE_BYTES and not self._skipping:
                 return  # it is not complete yet
             self._advance(line)
-            is_rest, self._skipping = self._skipping, (self._skipping or len(line) > LONGEST_LINE) and not ended
+            is_rest, self._skipping = self._skipping, (self._skipping or len(line) > LONGEST_LINE_BYTES) and not ended
             if is_rest:
                 continue
             self._number += 1
             if found := self._found(line):
                 yield found
 
-    def _found(self, line: bytes) -> Found | None:
+    def _found(self, line: bytes) -> ReadItem | None:
         """Return what a line is; None for an empty line and for the names of columns."""
         place, content = f"line {self._number}", line.rstrip(b"\r\n")
-        if len(line) > LONGEST_LINE:
-            return Problem(place, f"it is longer than {LONGEST_LINE:,} bytes")
+        if len(line) > LONGEST_LINE_BYTES:
+            return Problem(place, f"it is longer than {LONGEST_LINE_BYTES:,} bytes")
         if not content.strip():
             return None
         try:
@@ -160,7 +160,7 @@ class TableFile(LineFile):
         try:
             cells = [cell.strip() for cell in next(csv.reader([line], delimiter=self._delimiter, strict=True))]
         except csv.Error as error:
-            raise ValueError(f"it is no line of a table: {error}") from None
+            raise ValueError(f"it is not a line of a table: {error}") from None
         if not self._columns:
             self._columns = cells
         if cells == self._columns:
@@ -179,7 +179,7 @@ class JsonFile(LineFile):
         except ValueError as error:
             raise ValueError(f"it is not JSON: {error}") from None
         if not isinstance(document, dict):
-            raise ValueError("it is no JSON object: {...}")  # noqa: TRY004 - of the file's content
+            raise ValueError("it is not a JSON object: {...}")  # noqa: TRY004 - of the file's content
         values: dict[str, Any] = {}
         waiting = [("", document)]
         while waiting:

@@ -166,7 +166,7 @@ KINDS: Mapping[ObservedFact, type[AnyObserved]] = {
 }
 
 
-class Mapped:
+class ObservedRule:
     """A rule of the settings: the files that it names, and what their records say.
 
     Attributes:
@@ -287,7 +287,7 @@ def _figure(values: Mapping[str, Any], column: str) -> float | None:
     try:
         figure = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise Unusable(f"{column} is {_text(value)!r}, and no number") from None
+        raise Unusable(f"{column} is {_text(value)!r}, not a number") from None
     if not isfinite(figure):
-        raise Unusable(f"{column} is {figure}, and no number")
+        raise Unusable(f"{column} is {figure}, not a finite number")
     return figure

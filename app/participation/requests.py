@@ -9,8 +9,8 @@ from flyball.app.engine.relay import HandedJob
 from flyball.app.participation.tasks import FailureReason, Task, TaskKind, task_of
 
 
-class NotAnswered(FlyballError):
-    """A participant went on without an answer to its request."""
+class AnsweredTwice(FlyballError):
+    """A second answer to a request."""
 
 
 class Request:
@@ -74,7 +74,7 @@ class Request:
 
     def _answer(self, frame: JsonObject) -> bool:
         if self._answered:
-            raise NotAnswered(f"The request {self.id} was answered already.", hint="Answer each request once.")
+            raise AnsweredTwice(f"The request {self.id} was answered already.", hint="Answer each request once.")
         wanted = self._job.send(frame)
         self._answered = True
         return wanted

@@ -189,8 +189,8 @@ class Task(FrozenModel):
 class SelfplayTask(Task):
     """Play ``games`` games of ``model`` against itself, or with the players of ``lineups``; store their rows.
 
-    A lineup's ``opponents``, models or fixed players, sit in the seats after the model's, which takes every seat in
-    turn. The games beyond those of the lineups are the model's against itself.
+    A lineup's ``opponents``, models or fixed players, sit in the seats after the model's. The model takes every seat
+    in turn. In the games beyond those of the lineups, the model plays itself.
     """
 
     answer = SelfplayAnswer
@@ -213,7 +213,7 @@ class SelfplayTask(Task):
 
 
 class InspectionTask(Task):
-    """Judge a shard, which is said to be of games of ``model``. Shards in ``discard`` may be deleted first."""
+    """Judge a shard that was delivered as games of ``model``. Shards in ``discard`` may be deleted first."""
 
     answer = InspectionAnswer
     codes: ClassVar[Mapping[FailureReason, str]] = {"bad_data": "unfit_shard"}
@@ -264,7 +264,8 @@ class EvaluationTask(Task):
     """Play ``games`` games of ``model`` against ``opponent``: a model's hash, or the name of a fixed player.
 
     The games are numbered from ``first`` on. In game n the model has seat n modulo ``players``, and the opponent all
-    others. Games of one rotation, ``players`` games from a multiple of it on, share their opening or deal.
+    others. A rotation is ``players`` consecutive games, the first a multiple of ``players``; its
+    games share their opening or deal.
     """
 
     answer = EvaluationAnswer

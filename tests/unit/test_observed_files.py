@@ -16,8 +16,16 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 from torch.utils.tensorboard import SummaryWriter
 
-from flyball.app.observing.event_files import LARGEST_EVENT, EventFile
-from flyball.app.observing.following import LONGEST_LINE, FollowedFile, Found, JsonFile, Problem, Record, TableFile
+from flyball.app.observing.event_files import LARGEST_EVENT_BYTES, EventFile
+from flyball.app.observing.following import (
+    LONGEST_LINE_BYTES,
+    FollowedFile,
+    JsonFile,
+    Problem,
+    ReadItem,
+    Record,
+    TableFile,
+)
 
 TAGS = ("loss", "entropy")
 READERS = {
@@ -38,13 +46,13 @@ def scalar(step: int, **scalars: float) -> bytes:
     return frame(Event(step=step, summary=Summary(value=values)).SerializeToString())
 
 
-def records(found: Sequence[Found]) -> list[dict[str, object]]:
+def records(found: Sequence[ReadItem]) -> list[dict[str, object]]:
     return [dict(record.values) for record in found if isinstance(record, Record)]
 
 
-def read_in_chunks(name: str, content: bytes, cuts: Sequence[int]) -> list[Found]:
+def read_in_chunks(name: str, content: bytes, cuts: Sequence[int]) -> list[ReadItem]:
     with TemporaryDirectory() as folder:
-        path, found = Path(folder) / "file", list[Found]()
+        path, found = Path(folder) / "file", list[ReadItem]()
         reader: FollowedFile = READERS[name](path)
         ends = [*sorted(min(cut, len(content)) for cut in cuts), len(content)]
         for begin, end in zip([0, *ends], ends, strict=False):
@@ -60,7 +68,7 @@ EVENTS = (
     frame(Event(file_version="brain.Event:2").SerializeToString())
     + scalar(1, loss=0.5)
     + scalar(1, entropy=1.0)
-    + frame(b"\x00" * (LARGEST_EVENT + 1))
+    + frame(b"\x00" * (LARGEST_EVENT_BYTES + 1))
     + scalar(2, loss=0.25, other=1.0)
     + scalar(3, loss=0.125, entropy=2.0)
     + scalar(4, loss=0.1)
@@ -105,8 +113,8 @@ def test_json_values_within_others_have_dotted_names() -> None:
 
 
 def test_line_too_long_is_skipped_to_its_end() -> None:
-    content = b'{"a": 1}\n' + b"x" * (2 * LONGEST_LINE + 10) + b'\n{"a": 2}\n'
-    for cuts in ((), (100, LONGEST_LINE + 5, 2 * LONGEST_LINE)):
+    content = b'{"a": 1}\n' + b"x" * (2 * LONGEST_LINE_BYTES + 10) + b'\n{"a": 2}\n'
+    for cuts in ((), (100, LONGEST_LINE_BYTES + 5, 2 * LONGEST_LINE_BYTES)):
         found = read_in_chunks("jsonl", content, cuts)
         assert records(found) == [{"a": 1}, {"a": 2}]
         assert [record.place for record in found] == ["line 1", "line 2", "line 3"]

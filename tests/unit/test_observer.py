@@ -247,7 +247,7 @@ def test_trainings_take_constants_and_metrics(tmp_path: Path) -> None:
     assert (first.model, first.rows, first.metrics, first.seconds) == (hash_of("ckpt_004"), 100, {"loss": 0.5}, 2.5)
     assert (second.parent, second.rows, second.metrics) == (hash_of("ckpt_005"), None, {})
     (complaint,) = (fact for fact in found if isinstance(fact, Complaint))
-    assert complaint.what == "loss is nan, and no number"
+    assert complaint.what == "loss is nan, not a finite number"
 
 
 def test_selfplay_leaves_open_what_is_unknown(tmp_path: Path) -> None:

@@ -125,4 +125,4 @@ async def test_openapi_names_all_that_it_refers_to(rig: Rig) -> None:
     ]
     text, schemas = json.dumps(document), document["components"]["schemas"]
     named = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
-    assert {"TrainingTask", "SelfplayAnswer", "Asking"} <= named <= schemas.keys()
+    assert {"TrainingTask", "SelfplayAnswer", "NextRequest"} <= named <= schemas.keys()

@@ -21,7 +21,7 @@ from flyball.app.engine.relay import RelayEngine
 from flyball.app.job_specs import BatchResult, InspectionResult, ModelResult, SelfplayResult
 from flyball.app.participation import jobs
 from flyball.app.participation.commands import CommandEngine, run_command
-from flyball.app.participation.requests import NotAnswered, Request
+from flyball.app.participation.requests import AnsweredTwice, Request
 from flyball.app.participation.tasks import NotExternal, task_of
 from flyball.app.play.inspection import RepeatedShard
 from flyball.daemons.registry import check_hosted_here, left_to_participants
@@ -225,7 +225,7 @@ async def test_request_reports_progress_and_succeeds_once() -> None:
     assert (await running)["model"] == MODEL
     assert reports == [{"epoch": 1, "epochs": 2, "metrics": {"loss": 0.5}}]
     assert not request.is_wanted
-    with pytest.raises(NotAnswered, match="answered already"):
+    with pytest.raises(AnsweredTwice, match="answered already"):
         request.fail("error", "late")
 
 
