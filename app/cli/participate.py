@@ -25,7 +25,6 @@ from flyball.app.config.loading import Loaded
 from flyball.app.core import BadUsage, writing
 from flyball.app.core.hosts import is_loopback
 from flyball.app.dashboard.access import read_token, url_of
-from flyball.app.dashboard.web import server_config
 from flyball.app.engine import Engine, LocalEngine
 from flyball.app.engine.guard import find_program
 from flyball.app.engine.relay import RelayEngine
@@ -148,6 +147,8 @@ def _token(path: Path) -> str:
 
 async def _serve(host: Hosting, listening: socket.socket, token: str) -> None:
     """Serve the port, and host the daemons. Answers are taken until running tasks have had their time."""
+    from flyball.app.dashboard.web import server_config  # imported late, because it takes OpenSpiel
+
     engine, stop = RelayEngine(), asyncio.Event()
 
     class Server(uvicorn.Server):

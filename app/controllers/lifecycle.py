@@ -276,8 +276,8 @@ class ModelLifecycleCoordinator(Controller):
         failure drops it, so that training goes on.
         """
         candidate = _candidate(rows, event)
-        if candidate is None:
-            return Step()
+        if candidate is None or (candidate.phase is Phase.TRAINED and candidate.failures >= MOST_FAILURES):
+            return Step()  # in the second case its rating is awaited, and this failure comes late
         failed = candidate.replace(failures=candidate.failures + 1, failed=event.cause)
         if failed.evaluation_id is None and failed.failures >= MOST_FAILURES:
             seed = derive_seed(self.settings.seed, event.subject, "rating", failed.model)

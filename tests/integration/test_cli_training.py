@@ -367,7 +367,7 @@ def test_search_is_chosen_for_a_run_or_by_the_configuration(tmp_path: Path) -> N
     chosen = training_settings(own, None, {})
     assert chosen.backend == "search"
     found = chosen.search
-    assert (found.simulations, found.learning_rate, found.epochs, found.replay_rows) == (8, 2e-3, 3, 5000)
+    assert (found.simulations, found.learning_rate, found.epochs, found.replay_rows) == (8, 2e-3, 2, 5000)
     file = tmp_path / "run.toml"
     file.write_text("backend = 'policy_gradient'\n[ppo]\ngamma = 0.9\n")
     assert training_settings(own, file, {}).ppo.gamma == 0.9

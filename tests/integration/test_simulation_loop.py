@@ -155,8 +155,8 @@ def test_requests_of_a_dead_node_are_played_after_its_return() -> None:
 
 
 def test_jobs_of_a_lost_node_are_done_by_others() -> None:
-    """Run all jobs but games on three nodes that may die. On average a node dies every four hours, for one hour."""
-    dying = PLANT.troubles.dead_nodes.replace(per_day=6.0, hours=1.0)
+    """Run all jobs but games on three nodes that may die. On average a node dies every two hours, for one hour."""
+    dying = PLANT.troubles.dead_nodes.replace(per_day=12.0, hours=1.0)
     none = MachineSettings(selfplay=0, inspection=0, training=0, evaluation=0, cores=1)
     cluster = PLANT.cluster.replace(
         head=none, node=MachineSettings(selfplay=1, inspection=1, training=1, evaluation=1, cores=4)

@@ -101,6 +101,16 @@ def transition(rows: dict[str, GateRow], event: Event[Any], current: str | None)
     return (before, trigger, rows[KEY].phase) if done.rows else None
 
 
+def test_failed_gates_bring_a_rating_and_late_ones_nothing() -> None:
+    rows: dict[str, GateRow] = {}
+    history = [trained(NEW), *[unrated(NEW, "gate")] * 4]
+    phases = [transition(rows, event_of(data, number), OLD) for number, data in enumerate(history)]
+    assert [after and after[2] for after in phases] == [
+        *(Phase.TRAINED, Phase.GATING, Phase.PAUSED, Phase.TRAINED),
+        None,
+    ]
+
+
 @settings(max_examples=examples(100))
 @given(st.lists(st.tuples(EVENTS, CURRENT), max_size=30))
 def test_only_transitions_of_the_table_happen(history: list[tuple[Payload, str]]) -> None:

@@ -18,14 +18,16 @@ def draws_of(events: Iterable[Event[Payload]]) -> list[tuple[dict[tuple[str, str
     Opponents are (category, agent). The probabilities are those that the scheduler had read when it requested games,
     which is the time of its request.
     """
-    decided: dict[str, list[tuple[datetime, MatchmakingUpdated]]] = {}
-    found = []
+    decided: dict[str, list[tuple[tuple[datetime, int], MatchmakingUpdated]]] = {}
+    found, positions = [], dict[str | None, int]()
     for event in events:
         data: Any = event.data
+        positions[event.id] = event.sequence
         if isinstance(data, MatchmakingUpdated):
-            decided.setdefault(event.subject, []).append((event.recordedtime, data))
+            decided.setdefault(event.subject, []).append(((event.recordedtime, event.sequence), data))
         elif isinstance(data, OpponentSampled):
-            latest = [decision for at, decision in decided[event.subject] if at <= event.envelope.time][-1]
+            drawn = event.envelope.time, positions[event.envelope.causationid]  # at one time the cause decides
+            latest = [decision for recorded, decision in decided[event.subject] if recorded <= drawn][-1]
             assert latest.model == data.model
             weights = {(pick.category, pick.agent): pick.probability for pick in latest.picks}
             found += [(weights, (draw.category, draw.agent)) for draw in data.opponents]
