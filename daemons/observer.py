@@ -199,7 +199,7 @@ class Observer:
     def __init__(self, rules: Sequence[ObservedRule]) -> None:
         self._rules = rules
         self._files: dict[tuple[str, str], FollowedFile] = {}
-        self._scenes: dict[str, ObservedConfig] = {rule.config.key: ObservedConfig() for rule in rules}
+        self._known: dict[str, ObservedConfig] = {rule.config.key: ObservedConfig() for rule in rules}
         self._recorded: set[str] = set()
         self._taken: set[str] = set()
         self._promoted: dict[tuple[str, str], ModelHash] = {}  # the last of each file
@@ -208,8 +208,8 @@ class Observer:
         """Note a fact that an observer published before."""
         if is_observer(event.source):
             self._recorded.add(event.id)
-            if scene := self._scenes.get(event.envelope.subject or ""):
-                scene.note(event.id, event.data)
+            if known := self._known.get(event.envelope.subject or ""):
+                known.note(event.id, event.data)
 
     def look(self) -> Iterator[NewFact | Complaint]:
         """Iterate over what cannot be used, and over the new facts.
@@ -273,30 +273,30 @@ class Observer:
         for number, data in enumerate(facts):
             event_id = derive_id(record.id, number)
             if event_id not in self._recorded:
-                self._scenes[key].note(event_id, data)
+                self._known[key].note(event_id, data)
                 yield NewFact(event_id, key, data)
 
     def _facts(self, record: "_Read") -> Sequence[Payload]:
         """Return the facts of a record. Raises ``ValueError`` for values that an event cannot have."""
-        scene = self._scenes[record.rule.config.key]
+        known = self._known[record.rule.config.key]
         match record.observed:
             case ObservedSelfplay() as observed:
                 return _selfplay(observed, record)
             case ObservedTraining() as observed:
                 return (_training(observed, record.request),)
             case ObservedEvaluation() as observed:
-                return self._evaluation(scene, observed, record)
+                return self._evaluation(known, observed, record)
             case ObservedPromotion() as observed:
-                return _promotion(scene, observed, record.id)
+                return _promotion(known, observed, record.id)
 
-    def _evaluation(self, scene: ObservedConfig, observed: ObservedEvaluation, record: "_Read") -> Sequence[Payload]:
+    def _evaluation(self, known: ObservedConfig, observed: ObservedEvaluation, record: "_Read") -> Sequence[Payload]:
         config = record.rule.config
         match, bots = observed.result(config.players), config.builtins
         if observed.opponent == observed.model:
             raise ValueError("a model is its own opponent")
         data = EvaluationCompleted(
             request_id=record.request,
-            purpose=scene.purpose(observed),
+            purpose=known.purpose(observed),
             model=observed.model,
             step=observed.step,
             results=(match,),
@@ -308,15 +308,15 @@ class Observer:
         )
         changed: EloUpdated | None = None
         if observed.elo is None and derive_id(record.id, 0) not in self._recorded:  # a fit takes milliseconds
-            data, changed = scene.rated(data, bots)
-        scene.remember(data, bots)
+            data, changed = known.rated(data, bots)
+        known.remember(data, bots)
         return (data, changed) if changed else (data,)
 
 
-def _promotion(scene: ObservedConfig, observed: ObservedPromotion, record_id: EventId) -> Sequence[Payload]:
-    previous = scene.current
-    scene.promote(observed.model)
-    rating = scene.ratings.get(observed.model) or Rating(record_id, Estimate(Elo(0.0), LEAST_ERROR), 0)
+def _promotion(known: ObservedConfig, observed: ObservedPromotion, record_id: EventId) -> Sequence[Payload]:
+    previous = known.current
+    known.promote(observed.model)
+    rating = known.ratings.get(observed.model) or Rating(record_id, Estimate(Elo(0.0), LEAST_ERROR), 0)
     evidence = Evidence(
         evaluation_id=rating.evaluation,
         statistic="the observed loop took it",
@@ -381,7 +381,7 @@ def mapped_rules(loaded: Loaded) -> tuple[ObservedRule, ...]:
     """Return the rules of the settings. Raises ``NothingToObserve``."""
     if not loaded.observe:
         raise NothingToObserve(
-            "The settings name no files of a loop elsewhere.",
+            "The settings name no files of an observed loop.",
             hint="Write a table such as [observe.results] into flyball.toml. See: flyball docs observing",
         )
     configs = loaded.run.configs

@@ -50,7 +50,7 @@ COMMANDS = {
     "keys": "Make keys, and say which ones the broker admits.",
     "daemon": "Run one daemon, or list them.",
     "participate": "Do a run's playing, training or evaluating by a command of your own.",
-    "observe": "Publish what files of a loop elsewhere say, such as CSV or TensorBoard's.",
+    "observe": "Publish facts from the files of an observed loop, such as CSV or TensorBoard's.",
     "config": "Show or check the settings.",
     "new": "Begin a game, network, trainer, controller or participant of your own from a working example.",
     "check": "Check something of your own before a run uses it.",

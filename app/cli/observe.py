@@ -1,4 +1,4 @@
-"""``flyball observe``: publish what files of a loop elsewhere say."""
+"""``flyball observe``: publish facts from the files of an observed loop."""
 
 import asyncio
 import signal
@@ -26,7 +26,7 @@ MOST_SHOWN = 20
 @click.option("--supervised", is_flag=True, hidden=True, help="End when stdin does.")
 @run_options
 def observe(location: RunLocation, *, check: bool, supervised: bool) -> None:
-    """Publish what files of a loop elsewhere say: CSV, JSON lines or TensorBoard's event files.
+    """Publish facts from the files of an observed loop: CSV, JSON lines or TensorBoard's event files.
 
     The tables of observe in flyball.toml name the files and what their records say. `up` does this itself; --check
     tries tables out. A record is published once, however often its file is read, rewritten or rotated. A bad record

@@ -315,7 +315,7 @@ def fork_server_specs(location: RunLocation, loaded: Loaded) -> list[ChildSpec]:
 
 
 def observer_spec(location: RunLocation, loaded: Loaded) -> ChildSpec:
-    """Return the process that follows the files of a loop elsewhere."""
+    """Return the process that follows the files of an observed loop."""
     command = python_module("flyball.app.cli", "--run", str(location.folder.path.absolute()), "observe", "--supervised")
     return ChildSpec(OBSERVER, command, location.folder.errors(OBSERVER), child_environment(location, loaded))
 

@@ -59,7 +59,7 @@ NEEDED = frozenset({"game", "players"})
 """Required keys of a new configuration."""
 
 OBSERVE = "observe"
-"""Tables of files of a loop elsewhere, by the names of their rules."""
+"""Tables of files of an observed loop, by the names of their rules."""
 
 NO_RUN_SETTING = frozenset({"profile", "configs", "deployment", IMPORT, OBSERVE})
 """Keys of ``flyball.toml`` that RUN_CONFIGURED does not hold in this form."""
@@ -88,7 +88,7 @@ def _flyball_toml() -> type[BaseSettings]:
         "deployment": (Deployment, Deployment()),
         OBSERVE: (
             dict[RuleName, ObservedFile],
-            Field({}, description="files of a loop elsewhere, by the names of their rules; mode = advise"),
+            Field({}, description="files of an observed loop, by the names of their rules; mode = advise"),
         ),
         GAME_TABLES: (dict[str, GameConfig], {}),
     }
@@ -117,7 +117,7 @@ class Loaded:
     run: RunSettings  # what is played and learned; journaled
     deployment: Deployment  # how and where this installation runs
     games: Mapping[str, GameConfig]  # all configurations that could be chosen
-    observe: Mapping[str, ObservedFile]  # files of a loop elsewhere, by rule
+    observe: Mapping[str, ObservedFile]  # files of an observed loop, by rule
     folder: Path  # of the settings file
     origins: Mapping[str, str]  # by dotted key: default, the file's name, "environment FLYBALL_X", or "command line"
 
@@ -291,7 +291,7 @@ def _check_observed(rules: Mapping[str, ObservedFile], run: RunSettings) -> None
     """Refuse files that a run could not use."""
     if rules and not run.advises:
         raise BadSettings(
-            "Files of a loop elsewhere are for a run that only advises, and this one asks for work itself.",
+            "Files of an observed loop are for a run that only advises, and this one asks for work itself.",
             hint=f'Set mode = "advise", or leave the tables of {OBSERVE} out.',
         )
     for name, rule in rules.items():

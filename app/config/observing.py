@@ -1,4 +1,4 @@
-"""Settings of the observer, which publishes what files of a loop elsewhere say (ADR-039)."""
+"""Settings of the observer, which publishes facts from the files of an observed loop (ADR-039)."""
 
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -13,7 +13,7 @@ FileFormat = Literal["csv", "tsv", "jsonl", "tensorboard"]
 """A format of files to observe: comma- or tab-separated with a header, JSON lines, or TensorBoard's event files."""
 
 ObservedFact = Literal["selfplay", "training", "evaluation", "promotion"]
-"""What a record of a file says."""
+"""A kind of fact that a record of a file states."""
 
 RuleName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,39}$")]
 
@@ -45,7 +45,7 @@ OPTIONAL: Mapping[ObservedFact, tuple[str, ...]] = {
 
 
 class ObservedFile(FrozenModel):
-    """A file that a loop elsewhere writes, and what its records say."""
+    """A file that an observed loop writes, and what its records say."""
 
     file: Text = Field(
         description="a path, a pattern such as runs/*/results.csv, or a folder of event files; relative to flyball.toml"

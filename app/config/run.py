@@ -127,7 +127,7 @@ class LeagueSettings(FrozenModel):
 
 
 Mode = Literal["govern", "advise"]
-"""Whether a run asks for work and says which model is current, or only advises (ADR-039)."""
+"""How a run uses its decisions: it asks for work and says which model is current, or it only advises (ADR-039)."""
 
 
 class RunSettings(FrozenModel):
@@ -181,8 +181,8 @@ class RunSettings(FrozenModel):
     def _check_mode(self) -> Self:
         if self.advises and not self.is_external:
             raise ValueError(
-                f'mode = "advise" is for a loop elsewhere, and {self.configs[0].key} is played and trained here: set '
-                'backend = "external" for each game'
+                f'mode = "advise" is for a loop that goes on elsewhere, and {self.configs[0].key} is played and '
+                'trained here: set backend = "external" for each game'
             )
         return self
 
@@ -224,7 +224,7 @@ class RunSettings(FrozenModel):
 
     @property
     def advises(self) -> bool:
-        """True if the run only advises a loop elsewhere."""
+        """True if the run only advises an observed loop."""
         return self.mode == "advise"
 
     @property

@@ -100,9 +100,9 @@ def emitter(envelope: Envelope[Any], source: str, settings: RunSettings | None) 
 
     Returns:
         A controller's name. ``operator`` with the producer's name in brackets, for decisions, requests and
-        observations without a cause, or of a command: a scenario's remedy has a cause. ``the observed loop`` for an
-        observer's. An empty string for what
-        workers, hosts and the broker report. The daemon, if several of its controllers may have concluded the event.
+        observations without a cause, or of a command: a scenario's remedy has a cause. ``the observed loop`` with the
+        observer's name, for what files say. An empty string for what workers, hosts and the broker report. The daemon,
+        if several of its controllers may have concluded the event.
     """
     data = envelope.data
     names = [built_in.name for built_in in BUILT_IN if built_in.may_emit(data)]

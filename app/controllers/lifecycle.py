@@ -258,7 +258,7 @@ class ModelLifecycleCoordinator(Controller):
             return Step()
         if current is None:
             return _promote(event, current, judged, _evidence(judged, "no model before it", 0, 0))
-        if candidate.parent != current and not self.settings.advises:  # a loop elsewhere trains from what it likes
+        if candidate.parent != current and not self.settings.advises:  # an observed loop trains from what it likes
             why = f"trained from {(candidate.parent or 'none')[:HASH_DIGITS]}, not from the current model"
             return _reject(event, current, judged, _evidence(judged, why, 0, 0))
         if not is_gate and candidate.phase is Phase.GATING:  # a round of its gate is under way

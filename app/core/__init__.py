@@ -25,6 +25,7 @@ from flyball.app.core.ids import (
     PlayerName,
     ShardKey,
     derive_id,
+    hashes_in,
     is_broker,
     is_judge,
     is_model,

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 NAME_LENGTH = 255
 SHA256 = "[0-9a-f]{64}"
+_HASH = re.compile(rf"(?<![0-9a-f]){SHA256}(?![0-9a-f])")
 HASH_DIGITS = 8
 """Digits of a hash in texts for people."""
 
@@ -71,7 +72,7 @@ BROKER = "broker"
 """The daemon that records every event; its name as a producer is ``broker@node``."""
 
 OBSERVER = "observer"
-"""The program that publishes what files of a loop elsewhere say; its name as a producer is ``observer@node``."""
+"""The program that publishes facts from the files of an observed loop; its name as a producer is ``observer@node``."""
 
 _LENGTH = Struct(">I")
 
@@ -99,6 +100,11 @@ def split_search(player: str) -> tuple[str, int | None]:
 def is_broker(producer: str) -> bool:
     """Return whether a producer is a broker."""
     return producer.partition("@")[0] == BROKER
+
+
+def hashes_in(text: str) -> list[str]:
+    """Return the hashes of contents in a text, such as an address that ends with one."""
+    return _HASH.findall(text)
 
 
 def is_observer(producer: str) -> bool:

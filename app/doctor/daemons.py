@@ -8,7 +8,8 @@ from flyball.app.core import BROKER
 from flyball.app.doctor.diagnosis import Symptom
 from flyball.app.doctor.facts import Facts
 from flyball.app.events import DaemonFact, DaemonStarted, DaemonStopped
-from flyball.app.status.status import DaemonStatus, on_one_line
+from flyball.app.status.obstacles import on_one_line
+from flyball.app.status.status import DaemonStatus
 from flyball.app.status.summary import show_age
 
 LOOP = timedelta(minutes=10)

@@ -12,7 +12,7 @@ from flyball.app.doctor.machine import LATELY
 from flyball.app.events import ModelRolledBack
 from flyball.app.events.envelope import EPOCH
 from flyball.app.status.configs import EVALUATION, TRAINING, ConfigRow
-from flyball.app.status.status import MANY_FAILURES, on_one_line
+from flyball.app.status.obstacles import MANY_FAILURES, on_one_line
 from flyball.app.status.summary import short
 
 PAUSED_SHARDS = 3

@@ -13,14 +13,21 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
 from flyball.app.config import FrozenModel, GameConfig
 from flyball.app.config.observing import OPTIONAL, ObservedFact, ObservedFile
-from flyball.app.core import NAME_LENGTH, GradedScores, ModelHash, PlayerName, Rate, is_model, rotation_outcomes
-from flyball.app.core.ids import SHA256
+from flyball.app.core import (
+    NAME_LENGTH,
+    GradedScores,
+    ModelHash,
+    PlayerName,
+    Rate,
+    hashes_in,
+    is_model,
+    rotation_outcomes,
+)
 from flyball.app.events import MatchResult
 from flyball.app.events.payload import Count, PositiveCount, Rating, RatingError, Seconds, Share, Temperature
 from flyball.app.observing.event_files import EventFile
 from flyball.app.observing.following import FollowedFile, JsonFile, Record, TableFile
 
-_HASH = re.compile(rf"(?<![0-9a-f]){SHA256}(?![0-9a-f])")
 _COLUMN = re.compile(r"\{([^{}:]+)(?::0([1-9]))?\}")
 """A column in a text, perhaps with the digits of a whole number: ``{step:05}``."""
 
@@ -40,7 +47,7 @@ class Unusable(ValueError):
 
 def hash_of(name: str) -> ModelHash:
     """Return the hash by which a model is known: the SHA-256 in its name or path, otherwise that of the name itself."""
-    inside = _HASH.findall(name)
+    inside = hashes_in(name)
     return ModelHash(inside[0] if len(inside) == 1 else sha256(name.encode(errors="replace")).hexdigest())
 
 

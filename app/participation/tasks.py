@@ -4,7 +4,6 @@ A task is made of a job of backend ``external``. It has what a program beside Fl
 own settings. ``Task.result`` makes the job's result of an answer.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from hashlib import file_digest
 from pathlib import Path
@@ -13,8 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from flyball.app.config import FrozenModel, GameConfig
-from flyball.app.core import FlyballError, JsonObject, ModelHash, Name, ShardKey, derive_id
-from flyball.app.core.ids import SHA256
+from flyball.app.core import FlyballError, JsonObject, ModelHash, Name, ShardKey, derive_id, hashes_in
 from flyball.app.engine.folder_command import BadResult
 from flyball.app.events.payload import Count, Figure, Metrics, PositiveCount, Share
 from flyball.app.job_specs import (
@@ -39,7 +37,6 @@ FailureReason = Literal["error", "diverged", "bad_data"]
 JOBS = "flyball.app.participation.jobs"
 """The module whose jobs are tasks."""
 
-_HASH = re.compile(rf"(?<![0-9a-f]){SHA256}(?![0-9a-f])")
 _ANSWER = "Answer with the fields of the page 'You have a loop already'."
 
 
@@ -56,7 +53,7 @@ def _content_hash(value: object) -> object:
         except OSError as error:
             raise ValueError(f"the file cannot be read: {error}") from error
     if isinstance(value, str):
-        hashes = _HASH.findall(value)
+        hashes = hashes_in(value)
         if len(hashes) != 1:
             raise ValueError(
                 f"{value!r} does not have the SHA-256 of a content, 64 hexadecimal digits (sha256sum FILE), in it"
@@ -264,8 +261,8 @@ class EvaluationTask(Task):
     """Play ``games`` games of ``model`` against ``opponent``: a model's hash, or the name of a fixed player.
 
     The games are numbered from ``first`` on. In game n the model has seat n modulo ``players``, and the opponent all
-    others. A rotation is ``players`` consecutive games, the first a multiple of ``players``; its
-    games share their opening or deal.
+    others. A rotation is ``players`` consecutive games, the first a multiple of ``players``; its games share their
+    opening or deal.
     """
 
     answer = EvaluationAnswer

@@ -22,7 +22,8 @@ from flyball.app.core import BROKER, SECOND_US, ConfigKey
 from flyball.app.events.payload import Intensity
 from flyball.app.status.configs import ConfigRow
 from flyball.app.status.monitored import BOUNDS, RESULTS, CountRow, Durations
-from flyball.app.status.status import DaemonRow, Presence, microseconds, waiting_for
+from flyball.app.status.obstacles import waiting_for
+from flyball.app.status.status import DaemonRow, Presence, microseconds
 
 Sample = tuple[tuple[str, ...], float | None]
 """Values of the labels, and the value; ``None``: it is unknown."""

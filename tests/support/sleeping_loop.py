@@ -12,7 +12,7 @@ SECONDS = {"selfplay": 20.0, "training": 30.0, "evaluation": 10.0}
 
 
 def answer(request: Any) -> dict[str, object]:
-    """Return an answer of the request's own: models get better at a rate that gates notice."""
+    """Return an answer of the request's own, by which every model seems a little better than its opponent."""
     name = sha256(request.id.encode()).hexdigest()
     match request.kind:
         case "selfplay":

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from flyball.app.core.sizes import size_text
 from flyball.app.events import TrainingUnblocked
-from flyball.app.status.status import on_one_line
+from flyball.app.status.obstacles import on_one_line
 from flyball.app.status.summary import one_line, show_clock, show_time, summarise
 
 
