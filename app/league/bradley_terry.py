@@ -37,6 +37,7 @@ ONE_SIDED = 0.09  # p (1 - p) at a score of 90%; pairs below it are too one-side
 LEAST_VARIANCE = 1e-6
 
 ROUNDS = 100
+UNDAMPED_ROUNDS = 30  # later rounds go half the way; few fits need more than ten, but very one-sided ones swing
 SETTLED = 0.001 * PER_ELO  # largest change of a strength at convergence; a pair's weight depends on the strengths
 
 NEWTON_STEPS = 100
@@ -71,7 +72,7 @@ def fit_bradley_terry(
     named = sorted({agent for pair in merged for agent in (pair.first, pair.second)} | {*anchors, *agents})
     scale = Scale(named, anchors, prior)
     games, free = _Games.of(merged, scale.agents), scale.start[scale.free]
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         counted, before = games.counted(scale.strengths(free), misfit), free
 
         def posterior(free: Floats, counted: _Games = counted) -> Quadratic:
@@ -81,6 +82,8 @@ def fit_bradley_terry(
         free, top = maximise(posterior, before)
         if np.all(np.abs(free - before) <= SETTLED):
             break
+        if number >= UNDAMPED_ROUNDS:
+            free = (free + before) / 2
     strengths = scale.strengths(free)
     information = counted.information(strengths) * games.excess(strengths, misfit)
     return scale.ratings(strengths, top.curvature, information)

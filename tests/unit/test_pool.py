@@ -1,14 +1,16 @@
 """The pool: the agents whose games rate models, and retention."""
 
+import math
 from itertools import combinations, pairwise
 
 import pytest
 from independent_games import of_games
 from leagues import model
+from scipy.optimize import brentq
 
 from flyball.app.core import expected_score
 from flyball.app.league.bradley_terry import fit_bradley_terry
-from flyball.app.league.pool import CANDIDATES, Pool, rate
+from flyball.app.league.pool import CANDIDATES, MISFIT, PRIOR, Pool, rate
 from flyball.app.league.totals import PairTotals, total
 
 MANY = 1000
@@ -68,6 +70,27 @@ def test_random_bot_is_at_zero_and_the_pool_finds_the_others():
     ratings = grown(20).ratings(model(10))
     assert ratings.rating("random") == (0.0, 0.0)
     assert ratings.rating(model(10)).elo == pytest.approx(200.0, abs=5)
+
+
+def mode(games: int, score: float) -> float:
+    """Return the rating at which games against the random bot, weighted at this rating, and the prior balance."""
+
+    def slope(elo: float) -> float:
+        chance = 1 / (1 + 10 ** (-elo / 400))
+        spread = chance * (1 - chance)
+        weight = 1 / (1 + games * (MISFIT / spread) ** 2 / 4)
+        return weight * games * (score - chance) - elo * 400 / (math.log(10) * PRIOR.deviation**2)
+
+    return brentq(slope, 0, 2000)
+
+
+@pytest.mark.parametrize("count", [10, 100, 1000])
+def test_model_that_always_wins_is_rated_above_others(count: int):
+    """Weights follow the rating, and the rating the weights: the fit has to settle where they agree."""
+    always, mostly = (rate([of_games("x", "random", won, 0, count - won)]) for won in (count, count * 9 // 10))
+    assert always.rating("x").elo == pytest.approx(mode(count, 1.0), abs=1)
+    assert always.rating("x").elo > mostly.rating("x").elo > 300
+    assert 400 < always.comparable()["x"].stderr < 600
 
 
 def test_saturated_games_connect_and_bend_no_scale():
