@@ -7,7 +7,8 @@ import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
-from typing import Annotated, Any, Literal, TypeVar
+from secrets import token_hex
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, ValidationError
 from pydantic.json_schema import models_json_schema
@@ -31,7 +32,7 @@ REF = "#/components/schemas/{model}"
 
 
 class NextRequest(FrozenModel):
-    """Asks for a request. A worker that asks again before it has answered gets the same request again."""
+    """Asks for a request. A worker that asks again before it has answered gets the same attempt again."""
 
     worker: str = Field(min_length=1, max_length=255, description="a name of the caller's own, which it keeps")
     kinds: tuple[TaskKind, ...] | None = Field(None, description="kinds of tasks; null: all that are served here")
@@ -53,10 +54,11 @@ class FailureReport(FrozenModel):
     text: Annotated[str, Field(max_length=4000)]
 
 
-class Receipt(FrozenModel):
-    """A report or an answer was received."""
+class Handed(FrozenModel):
+    """The fields that a request has in addition to those of its task."""
 
-    wanted: bool = Field(description="false: nobody waits for it any more, because it came too late")
+    attempt: str = Field(description="names this attempt at the request, in the paths of progress, answer and failure")
+    deadline_seconds: float | None = Field(description="time to answer, from when the request was handed out")
 
 
 class Refusal(FrozenModel):
@@ -74,8 +76,39 @@ class CallRefused(FlyballError):
         self.status = status
 
 
+class AttemptOver(CallRefused):
+    """A call about an attempt that is over, or never was."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            409,
+            f"The attempt {name} is over, and this call changed nothing.",
+            "It was answered, or its time is over and the request is handed out again: ask for the next one.",
+        )
+
+
 M = TypeVar("M", bound=FrozenModel)
 Endpoint = Callable[[HttpRequest], Awaitable[Response]]
+
+
+class Attempt(NamedTuple):
+    """A request in the hands of a worker.
+
+    Attributes:
+        name: names this attempt alone, as the next attempt at the request has the same id. It is random, because a
+            counter would begin again when the port does.
+        worker: the caller's own name.
+        request: what is to be done.
+    """
+
+    name: str
+    worker: str
+    request: Request
+
+    @property
+    def document(self) -> JsonObject:
+        """The request as JSON, with the attempt's name."""
+        return self.request.document | {"attempt": self.name}
 
 
 class Port:
@@ -88,15 +121,15 @@ class Port:
 
     def __init__(self, engine: RelayEngine, token: str) -> None:
         self._engine, self._token = engine, token
-        self._open: dict[str, tuple[str, Request]] = {}  # the worker that has a request, and the request, by its id
+        self._open: dict[str, Attempt] = {}  # by name
 
     def application(self) -> Starlette:
         """Return the port as an ASGI application."""
         calls: Mapping[str, Endpoint] = {
             "/requests": self._next,
-            "/requests/{id}/progress": self._progress,
-            "/requests/{id}/answer": self._answer,
-            "/requests/{id}/failure": self._failure,
+            "/attempts/{attempt}/progress": self._progress,
+            "/attempts/{attempt}/answer": self._answer,
+            "/attempts/{attempt}/failure": self._failure,
         }
         routes = [Route(path, self._guarded(call), methods=["POST"]) for path, call in calls.items()]
         return Starlette(routes=[Route("/openapi.json", _openapi, methods=["GET"]), *routes])
@@ -120,48 +153,51 @@ class Port:
 
     async def _next(self, request: HttpRequest) -> Response:
         asking = _read(NextRequest, await _body(request))
-        self._open = {name: held for name, held in self._open.items() if held[1].is_wanted}
-        held = [given for worker, given in self._open.values() if worker == asking.worker]
-        if held:
-            return JSONResponse(held[0].document)
+        self._open = {name: held for name, held in self._open.items() if held.request.is_wanted}
 
         def accepts(job: HandedJob) -> bool:
             return asking.kinds is None or task_of(job.function, job.spec).kind in asking.kinds
 
         loop = asyncio.get_running_loop()
         end = loop.time() + asking.wait_seconds
-        while (job := self._engine.take(0.0, accepts)) is None:
+        while True:
+            held = next((held for held in self._open.values() if held.worker == asking.worker), None)
+            if held is not None:  # perhaps since a moment ago, by a call whose caller is gone
+                return JSONResponse(held.document)
+            if job := self._engine.take(0.0, accepts):
+                attempt = Attempt(token_hex(8), asking.worker, Request(job))
+                self._open[attempt.name] = attempt
+                return JSONResponse(attempt.document)
             if loop.time() >= end or await request.is_disconnected():
                 return Response(status_code=204)
             await asyncio.sleep(LOOK_SECONDS)
-        given = Request(job)
-        self._open[given.id] = asking.worker, given
-        return JSONResponse(given.document)
 
     async def _progress(self, request: HttpRequest) -> Response:
-        reported, given = _read(ProgressReport, await _body(request)), self._given(request)
-        given.report(reported.epoch, reported.epochs, reported.metrics)
-        return JSONResponse({"wanted": given.is_wanted})
+        reported, attempt = _read(ProgressReport, await _body(request)), self._attempt(request)
+        attempt.request.report(reported.epoch, reported.epochs, reported.metrics)
+        return Response(status_code=204)
 
     async def _answer(self, request: HttpRequest) -> Response:
-        answer, given = await _body(request), self._given(request)
-        return self._ended(given, wanted=given.succeed(**answer))
+        answer, attempt = await _body(request), self._attempt(request)
+        return self._ended(attempt, wanted=attempt.request.succeed(**answer))
 
     async def _failure(self, request: HttpRequest) -> Response:
-        failure, given = _read(FailureReport, await _body(request)), self._given(request)
-        return self._ended(given, wanted=given.fail(failure.reason, failure.text))
+        failure, attempt = _read(FailureReport, await _body(request)), self._attempt(request)
+        return self._ended(attempt, wanted=attempt.request.fail(failure.reason, failure.text))
 
-    def _ended(self, given: Request, *, wanted: bool) -> Response:
-        del self._open[given.id]
-        return JSONResponse({"wanted": wanted})
+    def _ended(self, attempt: Attempt, *, wanted: bool) -> Response:
+        del self._open[attempt.name]
+        if not wanted:
+            raise AttemptOver(attempt.name)
+        return Response(status_code=204)
 
-    def _given(self, request: HttpRequest) -> Request:
-        name = request.path_params["id"]
-        if name not in self._open:
-            raise CallRefused(
-                404, f"No request {name} is handed out.", "It was answered, or its time is over: ask for the next one."
-            )
-        return self._open[name][1]
+    def _attempt(self, request: HttpRequest) -> Attempt:
+        """Return the attempt that a call names. Raises ``AttemptOver``."""
+        name = request.path_params["attempt"]
+        attempt = self._open.get(name)
+        if attempt is None or not attempt.request.is_wanted:
+            raise AttemptOver(name)
+        return attempt
 
 
 async def _body(request: HttpRequest) -> JsonObject:
@@ -197,7 +233,7 @@ def openapi() -> dict[str, Any]:
     """Return the port's description, as OpenAPI 3.1 has it."""
     answers = tuple(task.answer for task in TASKS)
     taken: tuple[type[FrozenModel], ...] = (NextRequest, ProgressReport, FailureReport, *answers)
-    sent: tuple[type[FrozenModel], ...] = (*TASKS, Receipt, Refusal)
+    sent: tuple[type[FrozenModel], ...] = (*TASKS, Refusal)
     modes: list[tuple[type[FrozenModel], Literal["validation", "serialization"]]] = [
         *((model, "validation") for model in taken),
         *((model, "serialization") for model in sent),
@@ -208,14 +244,20 @@ def openapi() -> dict[str, Any]:
         schemas = [next(found for (model, _), found in named.items() if model is wanted) for wanted in models]
         return {"content": {"application/json": {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}}}
 
-    refused = {status: {"description": "refused", **schema(Refusal)} for status in ("400", "401", "404", "413", "422")}
-    received = {"200": {"description": "received", **schema(Receipt)}, **refused}
-    named_request = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+    refused = {status: {"description": "refused", **schema(Refusal)} for status in ("400", "401", "413", "422")}
+    over = {"description": "the attempt is over, and nothing was changed", **schema(Refusal)}
+    received = {"204": {"description": "received"}, "409": over, **refused}
+    attempt = {"name": "attempt", "in": "path", "required": True, "schema": {"type": "string"}}
 
     def call(summary: str, body: dict[str, Any], responses: dict[str, Any], *parameters: dict[str, Any]) -> Any:
         operation = {"summary": summary, "requestBody": {"required": True, **body}, "responses": responses}
         return {"post": operation | ({"parameters": list(parameters)} if parameters else {})}
 
+    handed = Handed.model_json_schema(mode="serialization")
+    for task in TASKS:
+        described = definitions["$defs"][task.__name__]
+        described["properties"] |= handed["properties"]
+        described["required"] += handed["required"]
     given = {"200": {"description": "a request", **schema(*TASKS)}, "204": {"description": "none yet"}, **refused}
     return {
         "openapi": "3.1.0",
@@ -223,11 +265,9 @@ def openapi() -> dict[str, Any]:
         "security": [{"token": []}],
         "paths": {
             "/requests": call("Get the next request.", schema(NextRequest), given),
-            "/requests/{id}/progress": call("Report progress.", schema(ProgressReport), received, named_request),
-            "/requests/{id}/answer": call("Answer a request.", schema(*answers), received, named_request),
-            "/requests/{id}/failure": call(
-                "Report that a request failed.", schema(FailureReport), received, named_request
-            ),
+            "/attempts/{attempt}/progress": call("Report progress.", schema(ProgressReport), received, attempt),
+            "/attempts/{attempt}/answer": call("Answer a request.", schema(*answers), received, attempt),
+            "/attempts/{attempt}/failure": call("Report a failure.", schema(FailureReport), received, attempt),
         },
         "components": {
             "schemas": definitions.get("$defs", {}),

@@ -115,7 +115,7 @@ def test_program_trains_and_inspects_over_http(folder: Path, monkeypatch: pytest
                 if request := call(address, token, "/requests", {"worker": "w", "wait_seconds": 5}):
                     inspects = request["kind"] == "inspection"
                     answer = JUDGEMENT if inspects else own_loop.train(HttpRequest(request))
-                    assert call(address, token, f"/requests/{request['id']}/answer", answer)["wanted"]
+                    call(address, token, f"/attempts/{request['attempt']}/answer", answer)
         assert not loop.events(TrainingFailed)
         assert {event.data.score for event in loop.events(QualityScoreUpdated)} == {JUDGEMENT["score"]}
         assert loop.events(ParityChecked)

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from jsonschema import Draft202012Validator
 from participation_specs import JOBS, MODEL, PLAY, TRAIN
 
 from flyball.app.api.participant_port import MOST_BYTES, Port, openapi
@@ -51,16 +52,16 @@ async def test_worker_gets_a_request_and_answers_it(rig: Rig) -> None:
     job = await rig.run()
     status, request = await rig.post("/requests", ASK)
     assert (status, request["kind"], request["epochs"], request["deadline_seconds"]) == (200, "training", 2, 60.0)
-    path = f"/requests/{request['id']}"
+    path = f"/attempts/{request['attempt']}"
     progress = {"epoch": 1, "epochs": 2, "metrics": {"loss": 0.5, "epoch": 7.0}}
-    assert await rig.post(f"{path}/progress", progress) == (200, {"wanted": True})
+    assert await rig.post(f"{path}/progress", progress) == (204, None)
     status, refused = await rig.post(f"{path}/answer", {"model": "latest"})
     assert (status, "SHA-256" in refused["error"]) == (422, True)
-    assert await rig.post(f"{path}/answer", {"model": MODEL}) == (200, {"wanted": True})
+    assert await rig.post(f"{path}/answer", {"model": MODEL}) == (204, None)
     assert (await job)["model"] == MODEL
     assert rig.reports == [progress]
     status, refused = await rig.post(f"{path}/answer", {"model": MODEL})
-    assert (status, refused["hint"][:15]) == (404, "It was answered")
+    assert (status, refused["hint"][:15]) == (409, "It was answered")
 
 
 async def test_worker_that_starts_again_gets_its_request_again(rig: Rig) -> None:
@@ -78,18 +79,37 @@ async def test_worker_gets_only_the_kinds_that_it_names(rig: Rig) -> None:
     assert await rig.post("/requests", ASK | {"worker": "w2", "kinds": ["evaluation"]}) == (204, None)
 
 
-async def test_failure_has_its_reason_and_late_answers_are_unwanted(rig: Rig) -> None:
+async def test_failure_has_its_reason(rig: Rig) -> None:
     job = await rig.run()
     _, request = await rig.post("/requests", ASK)
     failure = {"reason": "diverged", "text": "NaN"}
-    assert await rig.post(f"/requests/{request['id']}/failure", failure) == (200, {"wanted": True})
+    assert await rig.post(f"/attempts/{request['attempt']}/failure", failure) == (204, None)
     with pytest.raises(JobFailed, match="diverged: NaN"):
         await job
+
+
+LATE = (
+    ("progress", {"epoch": 1, "epochs": 2}),
+    ("answer", {"model": "d" * 64}),
+    ("failure", {"reason": "error", "text": "killed"}),
+)
+
+
+@pytest.mark.parametrize(("call", "body"), LATE)
+async def test_late_call_leaves_the_next_attempt_alone(rig: Rig, call: str, body: dict) -> None:
+    (await rig.run()).cancel()
+    _, first = await rig.post("/requests", ASK)
+    await asyncio.sleep(0)
     job = await rig.run()
-    _, request = await rig.post("/requests", ASK)
-    job.cancel()
-    await asyncio.gather(job, return_exceptions=True)
-    assert await rig.post(f"/requests/{request['id']}/answer", {"model": MODEL}) == (200, {"wanted": False})
+    late = f"/attempts/{first['attempt']}/{call}"
+    assert (await rig.post(late, body))[0] == 409, "before anybody has the request again"
+    _, second = await rig.post("/requests", ASK | {"worker": "w2"})
+    assert (second["id"], second["attempt"] == first["attempt"]) == (first["id"], False)
+    status, refused = await rig.post(late, body)
+    assert (status, refused["error"].endswith("this call changed nothing.")) == (409, True)
+    assert await rig.post(f"/attempts/{second['attempt']}/answer", {"model": MODEL}) == (204, None)
+    assert (await job)["model"] == MODEL
+    assert rig.reports == []
 
 
 @pytest.mark.parametrize("header", ["", "Bearer wrong", f"Basic {TOKEN}", "Bearer"])
@@ -118,11 +138,20 @@ async def test_openapi_names_all_that_it_refers_to(rig: Rig) -> None:
     document = (await rig.client.get("/openapi.json", headers={"authorization": ""})).json()
     assert document == json.loads(json.dumps(openapi()))
     assert sorted(document["paths"]) == [
+        "/attempts/{attempt}/answer",
+        "/attempts/{attempt}/failure",
+        "/attempts/{attempt}/progress",
         "/requests",
-        "/requests/{id}/answer",
-        "/requests/{id}/failure",
-        "/requests/{id}/progress",
     ]
     text, schemas = json.dumps(document), document["components"]["schemas"]
     named = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
     assert {"TrainingTask", "SelfplayAnswer", "NextRequest"} <= named <= schemas.keys()
+
+
+@pytest.mark.parametrize(("name", "spec"), [("train", TRAIN), ("play", PLAY)])
+async def test_request_is_as_openapi_describes_it(rig: Rig, name: str, spec: Any) -> None:
+    await rig.run(name, spec)
+    _, request = await rig.post("/requests", ASK)
+    document = openapi()
+    schema = document["paths"]["/requests"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+    Draft202012Validator(schema | {"components": document["components"]}).validate(request)
