@@ -168,6 +168,8 @@ class Port:
                 attempt = Attempt(token_hex(8), asking.worker, Request(job))
                 self._open[attempt.name] = attempt
                 return JSONResponse(attempt.document)
+            if not self._engine.hands_out:
+                raise CallRefused(503, "This participant ends, and hands out no more requests.", "Ask it again later.")
             if loop.time() >= end or await request.is_disconnected():
                 return Response(status_code=204)
             await asyncio.sleep(LOOK_SECONDS)
@@ -259,6 +261,7 @@ def openapi() -> dict[str, Any]:
         described["properties"] |= handed["properties"]
         described["required"] += handed["required"]
     given = {"200": {"description": "a request", **schema(*TASKS)}, "204": {"description": "none yet"}, **refused}
+    given["503"] = {"description": "the participant ends", **schema(Refusal)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Participants of a Flyball run", "version": "1"},

@@ -61,6 +61,11 @@ class RelayEngine:
         self._changed = Condition()
         self._withdrawn = self._closed = False
 
+    @property
+    def hands_out(self) -> bool:
+        """False once no more jobs come."""
+        return not (self._withdrawn or self._closed)
+
     async def capacity(self) -> None:
         """See ``Engine.capacity``."""
 
@@ -100,7 +105,7 @@ class RelayEngine:
         """
         end = None if seconds is None else monotonic() + seconds
         with self._changed:
-            while not (self._withdrawn or self._closed):
+            while self.hands_out:
                 if job := next((job for job in self._waiting if accepts is None or accepts(job)), None):
                     self._waiting.remove(job)
                     job.state = "taken"

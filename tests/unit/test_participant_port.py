@@ -112,6 +112,19 @@ async def test_late_call_leaves_the_next_attempt_alone(rig: Rig, call: str, body
     assert rig.reports == []
 
 
+async def test_long_poll_ends_when_the_participant_does(rig: Rig) -> None:
+    await rig.run()
+    _, request = await rig.post("/requests", ASK)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        polling = group.create_task(rig.post("/requests", {"worker": "w2", "wait_seconds": 60}))
+        await asyncio.sleep(0)
+        rig.engine.withdraw()
+    status, refused = polling.result()
+    assert (status, refused["error"]) == (503, "This participant ends, and hands out no more requests.")
+    assert await rig.post("/requests", ASK) == (200, request), "its attempt may still be answered"
+    assert await rig.post(f"/attempts/{request['attempt']}/answer", {"model": MODEL}) == (204, None)
+
+
 @pytest.mark.parametrize("header", ["", "Bearer wrong", f"Basic {TOKEN}", "Bearer"])
 async def test_calls_without_the_token_are_refused(rig: Rig, header: str) -> None:
     await rig.run()
