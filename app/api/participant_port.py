@@ -6,9 +6,10 @@
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from secrets import token_hex
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 from pydantic.json_schema import models_json_schema
@@ -27,6 +28,13 @@ from flyball.app.participation.tasks import TASKS, FailureReason, TaskKind, task
 MOST_BYTES = 4 << 20
 """Most bytes of a body."""
 
+SILENT_SECONDS = 300.0
+"""Longest time between a worker's calls, unless it asks for another.
+
+A batch of games takes seconds to minutes, and a training can report its epochs, so that a longer silence is most likely
+a worker that died.
+"""
+
 LOOK_SECONDS = 0.1
 REF = "#/components/schemas/{model}"
 
@@ -37,10 +45,15 @@ class NextRequest(FrozenModel):
     worker: str = Field(min_length=1, max_length=255, description="a name of the caller's own, which it keeps")
     kinds: tuple[TaskKind, ...] | None = Field(None, description="kinds of tasks; null: all that are served here")
     wait_seconds: float = Field(30.0, ge=0, le=60, description="longest wait for a request")
+    silent_seconds: float = Field(
+        SILENT_SECONDS,
+        gt=0,
+        description="longest time between the worker's calls; after it, another worker may get the request",
+    )
 
 
 class ProgressReport(FrozenModel):
-    """Reports the progress of a training."""
+    """Reports the progress of a training. For other tasks, it only shows that the worker lives."""
 
     epoch: PositiveCount
     epochs: PositiveCount
@@ -83,7 +96,7 @@ class AttemptOver(CallRefused):
         super().__init__(
             409,
             f"The attempt {name} is over, and this call changed nothing.",
-            "It was answered, or its time is over and the request is handed out again: ask for the next one.",
+            "It was answered, its time is over, or no call came for silent_seconds: ask for the next request.",
         )
 
 
@@ -91,7 +104,8 @@ M = TypeVar("M", bound=FrozenModel)
 Endpoint = Callable[[HttpRequest], Awaitable[Response]]
 
 
-class Attempt(NamedTuple):
+@dataclass
+class Attempt:
     """A request in the hands of a worker.
 
     Attributes:
@@ -99,11 +113,15 @@ class Attempt(NamedTuple):
             counter would begin again when the port does.
         worker: the caller's own name.
         request: what is to be done.
+        silent_seconds: longest time between the worker's calls.
+        heard: when its latest call came.
     """
 
     name: str
     worker: str
     request: Request
+    silent_seconds: float
+    heard: float
 
     @property
     def document(self) -> JsonObject:
@@ -153,7 +171,6 @@ class Port:
 
     async def _next(self, request: HttpRequest) -> Response:
         asking = _read(NextRequest, await _body(request))
-        self._open = {name: held for name, held in self._open.items() if held.request.is_wanted}
 
         def accepts(job: HandedJob) -> bool:
             return asking.kinds is None or task_of(job.function, job.spec).kind in asking.kinds
@@ -162,10 +179,12 @@ class Port:
         end = loop.time() + asking.wait_seconds
         while True:
             held = next((held for held in self._open.values() if held.worker == asking.worker), None)
-            if held is not None:  # perhaps since a moment ago, by a call whose caller is gone
+            if held and held.request.is_wanted:  # perhaps taken by an earlier call, which was cut off
+                held.silent_seconds, held.heard = asking.silent_seconds, loop.time()
                 return JSONResponse(held.document)
+            self._give_up(loop.time())
             if job := self._engine.take(0.0, accepts):
-                attempt = Attempt(token_hex(8), asking.worker, Request(job))
+                attempt = Attempt(token_hex(8), asking.worker, Request(job), asking.silent_seconds, loop.time())
                 self._open[attempt.name] = attempt
                 return JSONResponse(attempt.document)
             if not self._engine.hands_out:
@@ -173,6 +192,18 @@ class Port:
             if loop.time() >= end or await request.is_disconnected():
                 return Response(status_code=204)
             await asyncio.sleep(LOOK_SECONDS)
+
+    def _give_up(self, now: float) -> None:
+        """Drop attempts that are over, and those of workers that were silent for too long; others may try then.
+
+        It is enough to look while somebody asks for a request.
+        """
+        for name, attempt in list(self._open.items()):
+            if now - attempt.heard > attempt.silent_seconds:
+                attempt.request.give_up(f"worker {attempt.worker} was silent for {attempt.silent_seconds:g} s")
+            elif attempt.request.is_wanted:
+                continue
+            del self._open[name]
 
     async def _progress(self, request: HttpRequest) -> Response:
         reported, attempt = _read(ProgressReport, await _body(request)), self._attempt(request)
@@ -199,6 +230,7 @@ class Port:
         attempt = self._open.get(name)
         if attempt is None or not attempt.request.is_wanted:
             raise AttemptOver(name)
+        attempt.heard = asyncio.get_running_loop().time()
         return attempt
 
 

@@ -72,6 +72,10 @@ class Request:
         """
         return self._answer({"error": self.task.error(reason, str(text))})
 
+    def give_up(self, why: str) -> None:
+        """Leave it to the next attempt, because whoever has it is gone."""
+        self._job.send({"lost": why})
+
     def _answer(self, frame: JsonObject) -> bool:
         if self._answered:
             raise AnsweredTwice(f"The request {self.id} was answered already.", hint="Answer each request once.")

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from participation_specs import JOBS, MODEL, PLAY, TRAIN
 
 from flyball.app.api.participant_port import MOST_BYTES, Port, openapi
-from flyball.app.engine import JobFailed
+from flyball.app.engine import JobFailed, scatter
 from flyball.app.engine.relay import RelayEngine
 
 TOKEN = "0123456789abcdef"
@@ -110,6 +110,33 @@ async def test_late_call_leaves_the_next_attempt_alone(rig: Rig, call: str, body
     assert await rig.post(f"/attempts/{second['attempt']}/answer", {"model": MODEL}) == (204, None)
     assert (await job)["model"] == MODEL
     assert rig.reports == []
+
+
+async def test_request_of_a_silent_worker_goes_to_the_next(rig: Rig) -> None:
+    parts = asyncio.get_running_loop().create_task(scatter(rig.engine, f"{JOBS}:train", [TRAIN]))
+    _, first = await rig.post("/requests", {"worker": "w1", "wait_seconds": 5, "silent_seconds": 0.05})
+    await asyncio.sleep(0.1)
+    status, second = await rig.post("/requests", {"worker": "w2", "wait_seconds": 5})
+    assert (status, second["id"]) == (200, first["id"])
+    late = await rig.post(f"/attempts/{first['attempt']}/failure", {"reason": "error", "text": "I was slow"})
+    assert late[0] == 409
+    assert await rig.post(f"/attempts/{second['attempt']}/answer", {"model": MODEL}) == (204, None)
+    assert [part["model"] for part in await parts] == [MODEL]
+
+
+@pytest.mark.parametrize("sign", ["progress", "asks again"])
+async def test_sign_of_life_keeps_an_attempt(rig: Rig, sign: str) -> None:
+    job, ask = await rig.run("play", PLAY), ASK | {"silent_seconds": 1.0}
+    _, request = await rig.post("/requests", ask)
+    for _ in range(3):
+        await asyncio.sleep(0.5)
+        if sign == "progress":
+            path = f"/attempts/{request['attempt']}/progress"
+            assert await rig.post(path, {"epoch": 1, "epochs": 1}) == (204, None)
+        else:
+            assert await rig.post("/requests", ask) == (200, request)
+        assert await rig.post("/requests", ASK | {"worker": "w2"}) == (204, None)
+    assert not job.done()
 
 
 async def test_long_poll_ends_when_the_participant_does(rig: Rig) -> None:
