@@ -165,9 +165,13 @@ async def _serve(host: Hosting, listening: socket.socket, token: str) -> None:
         finally:
             server.should_exit = True
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(hosting())
+    async def serving() -> None:
+        try:
             await server.serve(sockets=[listening])
-    except BaseExceptionGroup as errors:
-        raise first_error(errors) from None
+        finally:
+            stop.set()
+
+    # Each ends the other in order; a TaskGroup would cancel the server, which then prints a traceback of its own.
+    for error in await asyncio.gather(hosting(), serving(), return_exceptions=True):
+        if error is not None:
+            raise first_error(error)

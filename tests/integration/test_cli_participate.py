@@ -1,9 +1,15 @@
 """``flyball participate``: refused usage, and settings that leave nothing to participants."""
 
+import asyncio
+import socket
 from pathlib import Path
 
 import pytest
 from commands import invoke, refused
+
+from flyball.app.cli.participate import _serve
+from flyball.app.config import BadSettings
+from flyball.app.engine import Engine
 
 
 @pytest.mark.parametrize(
@@ -29,6 +35,18 @@ def test_token_file_that_others_read_is_refused(tmp_path: Path) -> None:
     token.chmod(0o644)
     words = ("participate", "training", "--http", "0", "--token-file", str(token))
     refused(invoke(*words, run=tmp_path), 2, "can be read by others")
+
+
+async def test_refusal_of_a_run_ends_the_port_in_order(caplog: pytest.LogCaptureFixture) -> None:
+    """Which kinds a run leaves to participants is known once its broker answers, when the port listens already."""
+
+    async def host(engine: Engine, stop: asyncio.Event) -> None:
+        await asyncio.sleep(0.3)
+        raise BadSettings("This run accepts every shard.", hint="Change it.")
+
+    with pytest.raises(BadSettings, match="accepts every shard"):
+        await _serve(host, socket.create_server(("127.0.0.1", 0)), "0123456789abcdef")
+    assert caplog.text == ""
 
 
 def test_worker_of_an_external_run_is_not_started_here(tmp_path: Path) -> None:
