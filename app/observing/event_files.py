@@ -1,7 +1,8 @@
 """TensorBoard's event files: scalars, gathered into a record for each step.
 
 A file is a sequence of records: the length of the data, its checksum, the data, its checksum (TFRecord). A step's
-record is complete once it has all wanted tags, or once another step follows.
+record is complete once it has all wanted tags, or once another step follows. Without the length of a record the next
+one cannot be found, so reading stops there until the file changes at that place.
 """
 
 import json
@@ -20,6 +21,12 @@ LARGEST_EVENT_BYTES = 1 << 16
 
 STEP = "step"
 
+_DAMAGED = "the file is damaged here, or not an event file; nothing after this is read"
+_ZEROS = (
+    "zeros are here, which a crash of the writer's machine leaves, or a file system shows before it has what was "
+    "written; what comes in their place will be read"
+)
+
 
 class EventFile(FollowedFile):
     """An event file, with the tags that are wanted of it."""
@@ -30,20 +37,21 @@ class EventFile(FollowedFile):
 
     def _begin(self) -> None:
         super()._begin()
-        self._damaged = False
+        self._bad_offset: int | None = None  # of a record that has no length, which is reported already
         self._step: int | None = None
         self._scalars: dict[str, float] = {}
 
     def _added(self, file: BinaryIO) -> Iterator[ReadItem]:
         from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c  # late: it takes half a second
 
-        while not self._damaged and len(header := file.read(_HEADER)) == _HEADER:
+        while len(header := file.read(_HEADER)) == _HEADER:
             place = f"byte {self._offset}"
             length = _LENGTH.unpack_from(header)[0]
             if masked_crc32c(header[: _LENGTH.size]) != _CHECKSUM.unpack_from(header, _LENGTH.size)[0]:
-                self._damaged = True  # no later record can be found
-                yield Problem(place, "the file is damaged here, or not an event file; nothing after this is read")
-                return
+                if self._bad_offset != self._offset:
+                    yield Problem(place, _DAMAGED if any(header) else _ZEROS)
+                self._bad_offset = self._offset
+                return  # no later record can be found; a look that finds this one continues
             if length > LARGEST_EVENT_BYTES:
                 if not self._skipped(file, header, length + _CHECKSUM.size):
                     return

@@ -137,6 +137,21 @@ def test_damaged_event_file_is_reported_once(tmp_path: Path) -> None:
     assert list(reader.read()) == []
 
 
+@pytest.mark.parametrize("zeros", [12, 40, 5000])
+def test_zeros_in_an_event_file_wait_for_content(zeros: int, tmp_path: Path) -> None:
+    """A crash leaves zeros at the end; a network file system may show them before it has what was written."""
+    path, begin = tmp_path / "events", scalar(1, loss=1, entropy=1)
+    path.write_bytes(begin + bytes(zeros))
+    reader = EventFile(path, TAGS)
+    record, problem = reader.read()
+    assert isinstance(record, Record)
+    assert (problem.place, problem.what[:14]) == (f"byte {len(begin)}", "zeros are here")
+    path.write_bytes(begin + bytes(zeros + 100))
+    assert list(reader.read()) == [], "it is reported once"
+    path.write_bytes(begin + scalar(2, loss=0.5, entropy=1) + bytes(zeros))
+    assert records([*reader.read()][:1]) == [{"step": 2, "loss": 0.5, "entropy": 1.0}]
+
+
 def test_damaged_event_costs_itself() -> None:
     bad = bytearray(scalar(2, loss=1, entropy=1))
     bad[20] ^= 1
