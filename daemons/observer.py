@@ -203,6 +203,7 @@ class Observer:
         self._recorded: set[str] = set()
         self._taken: set[str] = set()
         self._promoted: dict[tuple[str, str], ModelHash] = {}  # the last of each file
+        self._unusable: set[tuple[str, str, str]] = set()  # rules, files and metrics that are reported already
 
     def recorded(self, event: Event[Any]) -> None:
         """Note a fact that an observer published before."""
@@ -229,6 +230,7 @@ class Observer:
                         yield Complaint(rule.name, shown, record.place, record.what)
                     elif record is not None:
                         of_file.append(record)
+                        yield from self._unusable_metrics(rule, shown, found)
                 read.append(self._changes((rule.name, shown), of_file))
         for record in merge(*read, key=_Read.order):
             yield from self._facts_of(record)
@@ -262,6 +264,15 @@ class Observer:
         except ValueError as error:
             return Problem(found.place, " ".join(str(error).split()))
         return None if observed is None else _Read(rule, shown, found.place, record_id, observed)
+
+    def _unusable_metrics(self, rule: ObservedRule, shown: str, found: Record) -> Iterator[Complaint]:
+        """Iterate over the first complaint about each metric of a file, because a loss may stay NaN."""
+        for metric in rule.unusable_metrics(found):
+            if (subject := (rule.name, shown, metric)) not in self._unusable:
+                self._unusable.add(subject)
+                value = str(found.values[metric])[:40]
+                what = f"{metric} is {value!r}, not a finite number, and left out here and further on"
+                yield Complaint(rule.name, shown, found.place, what)
 
     def _facts_of(self, record: "_Read") -> Iterator[NewFact | Complaint]:
         key = record.rule.config.key

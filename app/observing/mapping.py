@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -222,8 +222,8 @@ class ObservedRule:
             return None
         given = self._given(values)
         if rule.metrics:
-            figures = {name: _figure(values, name) for name in rule.metrics}
-            given["metrics"] = {name: figure for name, figure in figures.items() if figure is not None}
+            figures = {name: figure for name in rule.metrics if (figure := _figure(values, name)) is not None}
+            given["metrics"] = {name: figure for name, figure in figures.items() if isfinite(figure)}
         try:
             return KINDS[rule.fact].model_validate(given)
         except ValidationError as error:
@@ -232,6 +232,12 @@ class ObservedRule:
             column = rule.fields.get(field)
             found = f" ({_text(values[column])!r} in {column})" if column is not None and column in values else ""
             raise Unusable(f"{field}{found}: {first['msg']}") from None
+
+    def unusable_metrics(self, record: Record) -> Iterator[str]:
+        """Iterate over a record's metrics that ``observed`` leaves out, because they are not finite numbers."""
+        for name in self._rule.metrics:
+            if not isfinite(_figure(record.values, name) or 0.0):
+                yield name
 
     def _given(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields that a record has, models and opponents as text. Raises ``Unusable``."""
@@ -287,14 +293,11 @@ def _filled(text: str, values: Mapping[str, Any]) -> str:
 
 
 def _figure(values: Mapping[str, Any], column: str) -> float | None:
-    """Return a column's number; None where there is none. Raises ``Unusable``."""
+    """Return a column's number, NaN for anything else; None where there is nothing."""
     value = values.get(column)
     if value is None or value == "":
         return None
     try:
-        figure = float(value)
+        return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise Unusable(f"{column} is {_text(value)!r}, not a number") from None
-    if not isfinite(figure):
-        raise Unusable(f"{column} is {figure}, not a finite number")
-    return figure
+        return nan

@@ -239,15 +239,30 @@ def test_missing_column_is_named(tmp_path: Path) -> None:
 
 
 def test_trainings_take_constants_and_metrics(tmp_path: Path) -> None:
-    for run, rows in (("one", "4\t100\t\t0.5\n"), ("two", "5\t\tckpt_004\tnan\n6\t\tckpt_005\t\n")):
+    for run, rows in (("one", "4\t100\t\t0.5\n"), ("two", "x\t\t\t\n6\t\tckpt_004\t\n")):
         (tmp_path / "runs" / run).mkdir(parents=True)
         (tmp_path / "runs" / run / "log.tsv").write_text("iter\tn\tfrom\tloss\n" + rows)
     found = list(observer(tmp_path, TRAININGS).look())
     first, second = facts(iter(found), TrainingCompleted)
     assert (first.model, first.rows, first.metrics, first.seconds) == (hash_of("ckpt_004"), 100, {"loss": 0.5}, 2.5)
-    assert (second.parent, second.rows, second.metrics) == (hash_of("ckpt_005"), None, {})
+    assert (second.parent, second.rows, second.metrics) == (hash_of("ckpt_004"), None, {})
     (complaint,) = (fact for fact in found if isinstance(fact, Complaint))
-    assert complaint.what == "loss is nan, not a finite number"
+    assert complaint.what.startswith("step ('x' in iter): Input should be a valid integer")
+
+
+@pytest.mark.parametrize("bad", ["nan", "-inf", "diverged"])
+def test_unusable_metric_costs_only_itself(tmp_path: Path, bad: str) -> None:
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    rule = TRAININGS.replace('["loss"]', '["loss", "entropy"]')
+    lines = [f"{step}\t8\t\t{bad if step > 1 else 0.5}\t{step}.5\n" for step in range(5)]
+    (tmp_path / "runs" / "one" / "log.tsv").write_text("".join(["iter\tn\tfrom\tloss\tentropy\n", *lines]))
+    found = list(observer(tmp_path, rule).look())
+    metrics = [data.metrics for data in facts(iter(found), TrainingCompleted)]
+    assert metrics == [{"loss": 0.5, "entropy": 0.5}, {"loss": 0.5, "entropy": 1.5}] + [
+        {"entropy": step + 0.5} for step in (2, 3, 4)
+    ]
+    (complaint,) = (fact for fact in found if isinstance(fact, Complaint))
+    assert complaint[2:] == ("line 4", f"loss is {bad!r}, not a finite number, and left out here and further on")
 
 
 def test_selfplay_leaves_open_what_is_unknown(tmp_path: Path) -> None:
