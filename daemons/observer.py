@@ -414,7 +414,7 @@ class Publisher:
     async def run(self, stop: asyncio.Event, beat_seconds: float) -> None:
         """Publish what is new, look by look, until ``stop`` is set."""
         await self._announce(DaemonStarted(**self._who, pid=getpid(), version=program_version(())))
-        async with self._bus.subscribe(PUBLISHED) as subscription:
+        async with self._bus.subscribe(PUBLISHED, after=0) as subscription:
             async for batch in subscription:
                 for event in batch.events:
                     self._observer.recorded(event)
