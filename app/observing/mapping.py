@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from math import isfinite, nan
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
@@ -87,7 +86,7 @@ class ObservedTraining(Observed):
     parent: Model | None = None
     rows: Count | None = None
     seconds: Seconds | None = None
-    metrics: Mapping[str, float] = MappingProxyType({})
+    metrics: dict[str, float] = Field({})
 
 
 class ObservedEvaluation(Observed):

@@ -250,6 +250,12 @@ def test_trainings_take_constants_and_metrics(tmp_path: Path) -> None:
     assert complaint.what.startswith("step ('x' in iter): Input should be a valid integer")
 
 
+def test_training_without_metrics_is_published(tmp_path: Path) -> None:
+    best(tmp_path, "run", ("a", 1))
+    (trained,) = facts(observer(tmp_path, BESTS.replace('"promotion"', '"training"')).look())
+    assert (type(trained), trained.step, trained.metrics) == (TrainingCompleted, 1, {})
+
+
 @pytest.mark.parametrize("bad", ["nan", "-inf", "diverged"])
 def test_unusable_metric_costs_only_itself(tmp_path: Path, bad: str) -> None:
     (tmp_path / "runs" / "one").mkdir(parents=True)
