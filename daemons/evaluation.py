@@ -32,7 +32,7 @@ from flyball.app.league.league import Agent, League, fold_league
 from flyball.app.league.matchmaking import select
 from flyball.app.league.pool import Pool, saturated
 from flyball.app.league.ratings import LEAST_ERROR, Estimate
-from flyball.app.league.totals import totals_of
+from flyball.app.league.totals import PairTotals, totals_of
 from flyball.app.play.gauntlet import (
     ATTEMPTS,
     MEMBER,
@@ -110,7 +110,22 @@ def rated_together(
         published: agents whose changes are published, with their latest published ratings; ``None``: not rated yet.
     """
     played = totals_of(hero, matches)
-    estimates, games = pool.ratings(hero, played).comparable(), pool.games(played)
+    estimates = pool.ratings(hero, played).comparable()
+    elos = {agent: estimate.elo for agent, estimate in estimates.items()}
+    return Rated(estimates[hero], elos, changed_ratings(estimates, pool, published, played))
+
+
+def changed_ratings(
+    estimates: Mapping[str, Estimate],
+    pool: Pool,
+    published: Mapping[str, Estimate | None],
+    played: Sequence[PairTotals] = (),
+) -> tuple[AgentRating, ...]:
+    """Return the fitted ratings, and bounds of ratings, that differ from the published ones.
+
+    ``played`` are the games of the fit in addition to the pool's; ``published`` as in ``rated_together``.
+    """
+    games = pool.games(played)
     rated = [
         AgentRating(agent=agent, elo=estimate.elo, elo_stderr=estimate.stderr, games=games[agent], bound=None)
         for agent, estimate in estimates.items()
@@ -121,7 +136,7 @@ def rated_together(
         for bot, (side, elo) in pool.bounds(estimates, played).items()
         if games[bot] and bot in published and _is_news(published[bot], Estimate(elo, 0.0))
     ]
-    return Rated(estimates[hero], {agent: estimate.elo for agent, estimate in estimates.items()}, (*rated, *bounded))
+    return (*rated, *bounded)
 
 
 def _is_news(published: Estimate | None, fitted: Estimate) -> bool:

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from heapq import merge
+from itertools import islice
 from os import getpid
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import structlog
@@ -40,6 +42,7 @@ from flyball.app.events import (
     EvaluationCompleted,
     Event,
     Evidence,
+    MatchResult,
     ModelPromoted,
     Payload,
     QualityScoreUpdated,
@@ -48,10 +51,7 @@ from flyball.app.events import (
     TrainingCompleted,
     originate,
 )
-from flyball.app.events.payload import Purpose
-from flyball.app.league.pool import Pool
 from flyball.app.league.ratings import LEAST_ERROR, Estimate
-from flyball.app.league.totals import totals_of
 from flyball.app.observing.following import FollowedFile, Problem, Record
 from flyball.app.observing.mapping import (
     AnyObserved,
@@ -62,7 +62,7 @@ from flyball.app.observing.mapping import (
     ObservedTraining,
 )
 from flyball.daemons.clock import SystemClock, boot_id
-from flyball.daemons.evaluation import RECENT, rated_together
+from flyball.daemons.observed_config import LatestEvaluation, ObservedConfig
 from flyball.daemons.process import PATIENCE_SECONDS
 from flyball.daemons.rights import client_keys
 from flyball.daemons.run_folder import bus_endpoint
@@ -71,11 +71,8 @@ from flyball.daemons.saved_state import program_version
 LOOK_SECONDS = 1.0
 """Pause between looks at the files."""
 
-MOST_AT_ONCE = 256
-"""Facts that are published together."""
-
-MOST_OPPONENTS = 64
-"""Latest opponents of a configuration whose games are remembered for ratings."""
+MOST_AT_ONCE = 64
+"""Records that are read, rated and published together; a fit's time grows faster than the number of its models."""
 
 ORDER: tuple[ObservedFact, ...] = ("selfplay", "training", "evaluation", "promotion")
 """Order of the facts of a step."""
@@ -84,74 +81,6 @@ PUBLISHED: frozenset[type[Payload]] = frozenset(
     {SelfplayComplete, QualityScoreUpdated, TrainingCompleted, EvaluationCompleted, EloUpdated, ModelPromoted}
 )
 """Types of the facts that an observer publishes."""
-
-
-class Rating(NamedTuple):
-    """A model's latest rating: the evaluation, and the games that it rests on."""
-
-    evaluation: EventId
-    estimate: Estimate
-    games: int
-
-
-class ObservedConfig:
-    """A configuration as the observer knows it: games that rate its models, and the current one."""
-
-    def __init__(self) -> None:
-        self.current: ModelHash | None = None
-        self.ratings: dict[str, Rating] = {}
-        self.published: dict[str, Estimate | None] = {}
-        self._pool = Pool()
-        self._evaluated: set[tuple[ModelHash, int]] = set()
-        self._opponents: dict[str, None] = {}  # in order of their latest games
-        self._champions: dict[str, None] = {}
-
-    def purpose(self, observed: ObservedEvaluation) -> Purpose:
-        """Return what a result is for.
-
-        A model's first result rates it. Further ones against the current model decide about it, and others refine
-        ratings.
-        """
-        evaluated = (observed.model, observed.step)
-        if evaluated not in self._evaluated:
-            self._evaluated.add(evaluated)
-            return "rating"
-        return "gate" if observed.opponent == self.current else "tournament"
-
-    def remember(self, data: EvaluationCompleted, bots: Sequence[str]) -> None:
-        """Add a result to the games that rate models."""
-        for match in data.results:
-            self._opponents.pop(match.player, None)
-            self._opponents[match.player] = None
-        for old in list(self._opponents)[:-MOST_OPPONENTS]:
-            del self._opponents[old]
-        members = {*bots, *self._opponents, *self._champions}
-        self._pool = self._pool.after(totals_of(data.model, data.results), members, data.model)
-
-    def rated(self, data: EvaluationCompleted, bots: Sequence[str]) -> tuple[EvaluationCompleted, EloUpdated | None]:
-        """Return a result with the ratings fitted to all games, and the ratings of others that changed."""
-        published = {agent: self.published.get(agent) for agent in (*bots, *self._champions) if agent != data.model}
-        rated = rated_together(data.model, data.results, self._pool, published)
-        results = tuple(match.replace(opponent_elo=rated.opponents.get(match.player)) for match in data.results)
-        complete = data.replace(results=results, elo=rated.hero.elo, elo_stderr=rated.hero.stderr)
-        return complete, EloUpdated(ratings=rated.changed) if rated.changed else None
-
-    def note(self, event_id: EventId, data: Payload) -> None:
-        """Note ratings that are published, the model's own or those of others."""
-        match data:
-            case EvaluationCompleted():
-                games = sum(match.games for match in data.results)
-                self.ratings[data.model] = Rating(event_id, Estimate(data.elo, data.elo_stderr), games)
-            case EloUpdated(ratings=ratings):
-                self.published |= {rating.agent: Estimate(rating.elo, rating.elo_stderr or 0.0) for rating in ratings}
-
-    def promote(self, model: ModelHash) -> None:
-        """Note that a model is current."""
-        self.current = model
-        self._champions.pop(model, None)
-        self._champions[model] = None
-        for old in list(self._champions)[:-RECENT]:
-            del self._champions[old]
 
 
 class Complaint(NamedTuple):
@@ -199,11 +128,13 @@ class Observer:
     def __init__(self, rules: Sequence[ObservedRule]) -> None:
         self._rules = rules
         self._files: dict[tuple[str, str], FollowedFile] = {}
-        self._known: dict[str, ObservedConfig] = {rule.config.key: ObservedConfig() for rule in rules}
-        self._recorded: set[str] = set()
-        self._taken: set[str] = set()
+        self._known: dict[str, ObservedConfig] = {
+            rule.config.key: ObservedConfig(rule.config.builtins) for rule in rules
+        }
+        self._recorded: set[str] = set()  # facts whose records are still to be read
         self._promoted: dict[tuple[str, str], ModelHash] = {}  # the last of each file
         self._unusable: set[tuple[str, str, str]] = set()  # rules, files and metrics that are reported already
+        self._complaints: list[Complaint] = []
 
     def recorded(self, event: Event[Any]) -> None:
         """Note a fact that an observer published before."""
@@ -212,58 +143,92 @@ class Observer:
             if known := self._known.get(event.envelope.subject or ""):
                 known.note(event.id, event.data)
 
-    def look(self) -> Iterator[NewFact | Complaint]:
-        """Iterate over what cannot be used, and over the new facts.
+    def look(self) -> Iterator[Sequence[NewFact | Complaint]]:
+        """Iterate over what cannot be used and the new facts, in pieces, because the past of a loop may be long.
 
         Records of several files come in the order of their steps, as the loop made them, because many are read at once
         at a start. Those of one file keep their order.
         """
-        read = list[list[_Read]]()
-        for rule in self._rules:
-            for path in rule.paths():
-                shown = rule.shown(path)
-                file = self._files.setdefault((rule.name, shown), rule.open(path))
-                of_file = list[_Read]()
-                for found in file.read():
-                    record = found if isinstance(found, Problem) else self._read(rule, shown, found)
-                    if isinstance(record, Problem):
-                        yield Complaint(rule.name, shown, record.place, record.what)
-                    elif record is not None:
-                        of_file.append(record)
-                        yield from self._unusable_metrics(rule, shown, found)
-                read.append(self._changes((rule.name, shown), of_file))
-        for record in merge(*read, key=_Read.order):
-            yield from self._facts_of(record)
+        files = [(rule, path) for rule in self._rules for path in rule.paths()]
+        records = merge(*(self._records(rule, path) for rule, path in files), key=_Read.order)
+        while batch := list(islice(records, MOST_AT_ONCE)):
+            self._fit(batch)
+            facts = [found for record in batch for found in self._facts_of(record)]
+            yield [*self._take_complaints(), *facts]
+        yield [*self._take_complaints(), *self._changed_ratings()]
 
-    def _changes(self, file: tuple[str, str], read: Sequence["_Read"]) -> list["_Read"]:
-        """Return a file's new records without promotions of the model that is current already.
+    def _records(self, rule: ObservedRule, path: Path) -> Iterator["_Read"]:
+        """Iterate over a file's new records, and note complaints."""
+        shown = rule.shown(path)
+        file = self._files.setdefault((rule.name, shown), rule.open(path))
+        read = self._read(rule, shown, file)
+        return iter(self._changes((rule.name, shown), read)) if rule.fact == "promotion" else read
+
+    def _read(self, rule: ObservedRule, shown: str, file: FollowedFile) -> Iterator["_Read"]:
+        for found in file.read():
+            if isinstance(found, Problem):
+                self._complaints.append(Complaint(rule.name, shown, *found))
+                continue
+            try:
+                observed = rule.observed(found)
+            except ValueError as error:
+                self._complaints.append(Complaint(rule.name, shown, found.place, " ".join(str(error).split())))
+                continue
+            self._complaints += self._unusable_metrics(rule, shown, found)
+            record_id = derive_id(OBSERVER, rule.config.key, rule.name, shown, found.key)
+            yield _Read(rule, shown, found.place, record_id, observed)
+
+    def _changes(self, file: tuple[str, str], read: Iterator["_Read"]) -> list["_Read"]:
+        """Return a file's promotions without those of the model that is current already.
 
         A file may name the current model in many lines; only the first is published. A restart reads these lines
         again, perhaps without the first. An unpublished promotion before a published record of the file is
         therefore dropped, because it would be published late and make an old model current.
         """
-        published = [number for number, record in enumerate(read) if derive_id(record.id, 0) in self._recorded]
-        kept = list[_Read]()
-        for number, record in enumerate(read):
-            if isinstance(record.observed, ObservedPromotion):
-                again = self._promoted.get(file) == record.observed.model
-                self._promoted[file] = record.observed.model
-                if number not in published and (again or number < max(published, default=0)):
-                    continue
-            kept.append(record)
-        return kept
+        published, since = list[_Read](), list[_Read]()
+        for record in read:
+            again = self._promoted.get(file) == record.observed.model
+            self._promoted[file] = record.observed.model
+            if derive_id(record.id, 0) in self._recorded:
+                published.append(record)
+                since.clear()
+            elif not again:
+                since.append(record)
+        return published + since
 
-    def _read(self, rule: ObservedRule, shown: str, found: Record) -> "_Read | Problem | None":
-        """Return what a record says; None if it was read before, or if the rule is not about it."""
-        record_id = derive_id(OBSERVER, rule.config.key, rule.name, shown, found.key)
-        if record_id in self._taken:
-            return None  # the file was rewritten, and this is in it again
-        self._taken.add(record_id)
-        try:
-            observed = rule.observed(found)
-        except ValueError as error:
-            return Problem(found.place, " ".join(str(error).split()))
-        return None if observed is None else _Read(rule, shown, found.place, record_id, observed)
+    def _fit(self, batch: Sequence["_Read"]) -> None:
+        """Rate the models of each configuration with results that are to be rated."""
+        for key, known in self._known.items():
+            results, is_new = list[tuple[ModelHash, MatchResult]](), False
+            for record in batch:
+                observed = record.observed
+                if record.rule.config.key == key and isinstance(observed, ObservedEvaluation):
+                    is_new = is_new or self._is_unrated(record, observed)
+                    with suppress(ValueError):  # which ``_facts`` reports
+                        results.append((observed.model, observed.result(record.rule.config.players)))
+            if is_new:
+                known.fit(results)
+
+    def _is_unrated(self, record: "_Read", observed: ObservedEvaluation) -> bool:
+        return observed.elo is None and derive_id(record.id, 0) not in self._recorded
+
+    def _take_complaints(self) -> Sequence[Complaint]:
+        """Return the complaints since the last call."""
+        complaints, self._complaints = self._complaints, []
+        return complaints
+
+    def _changed_ratings(self) -> Iterator[NewFact]:
+        """Iterate over the changed ratings of bots and champions, one fact for each configuration with new results.
+
+        Its id follows from the latest of them. After a kill before this fact, a restart reads the results again, and
+        publishes it.
+        """
+        for key, known in self._known.items():
+            if known.unsettled is None:
+                continue
+            event_id, known.unsettled = derive_id(known.unsettled, 1), None
+            if event_id not in self._recorded and (changed := known.changed()):
+                yield self._fact(event_id, key, EloUpdated(ratings=changed))
 
     def _unusable_metrics(self, rule: ObservedRule, shown: str, found: Record) -> Iterator[Complaint]:
         """Iterate over the first complaint about each metric of a file, because a loss may stay NaN."""
@@ -275,7 +240,6 @@ class Observer:
                 yield Complaint(rule.name, shown, found.place, what)
 
     def _facts_of(self, record: "_Read") -> Iterator[NewFact | Complaint]:
-        key = record.rule.config.key
         try:
             facts = self._facts(record)
         except ValueError as error:
@@ -283,9 +247,14 @@ class Observer:
             return
         for number, data in enumerate(facts):
             event_id = derive_id(record.id, number)
-            if event_id not in self._recorded:
-                self._known[key].note(event_id, data)
-                yield NewFact(event_id, key, data)
+            if event_id in self._recorded:
+                self._recorded.remove(event_id)  # it is needed no more, because no record is read twice
+            else:
+                yield self._fact(event_id, record.rule.config.key, data)
+
+    def _fact(self, event_id: EventId, key: str, data: Payload) -> NewFact:
+        self._known[key].note(event_id, data)
+        return NewFact(event_id, key, data)
 
     def _facts(self, record: "_Read") -> Sequence[Payload]:
         """Return the facts of a record. Raises ``ValueError`` for values that an event cannot have."""
@@ -296,13 +265,12 @@ class Observer:
             case ObservedTraining() as observed:
                 return (_training(observed, record.request),)
             case ObservedEvaluation() as observed:
-                return self._evaluation(known, observed, record)
+                return (self._evaluation(known, observed, record),)
             case ObservedPromotion() as observed:
                 return _promotion(known, observed, record.id)
 
-    def _evaluation(self, known: ObservedConfig, observed: ObservedEvaluation, record: "_Read") -> Sequence[Payload]:
-        config = record.rule.config
-        match, bots = observed.result(config.players), config.builtins
+    def _evaluation(self, known: ObservedConfig, observed: ObservedEvaluation, record: "_Read") -> EvaluationCompleted:
+        match = observed.result(record.rule.config.players)
         if observed.opponent == observed.model:
             raise ValueError("a model is its own opponent")
         data = EvaluationCompleted(
@@ -317,29 +285,29 @@ class Observer:
             undecided_games=None,
             seconds=observed.seconds,
         )
-        changed: EloUpdated | None = None
-        if observed.elo is None and derive_id(record.id, 0) not in self._recorded:  # a fit takes milliseconds
-            data, changed = known.rated(data, bots)
-        known.remember(data, bots)
-        return (data, changed) if changed else (data,)
+        if observed.elo is None:
+            known.unsettled = record.id
+        if self._is_unrated(record, observed):
+            data = known.rated(data)
+        known.remember(data)
+        return data
 
 
 def _promotion(known: ObservedConfig, observed: ObservedPromotion, record_id: EventId) -> Sequence[Payload]:
     previous = known.current
     known.promote(observed.model)
-    rating = known.ratings.get(observed.model) or Rating(record_id, Estimate(Elo(0.0), LEAST_ERROR), 0)
+    evaluation = known.evaluations.get(observed.model, LatestEvaluation(record_id, 0))
+    elo, stderr = known.estimates.get(observed.model, Estimate(Elo(0.0), LEAST_ERROR))
     evidence = Evidence(
-        evaluation_id=rating.evaluation,
+        evaluation_id=evaluation.id,
         statistic="the observed loop took it",
         value=0.0,
         threshold=0.0,
-        games=rating.games,
-        elo=rating.estimate.elo,
-        elo_stderr=rating.estimate.stderr,
+        games=evaluation.games,
+        elo=elo,
+        elo_stderr=stderr,
     )
-    promoted = ModelPromoted(
-        model=observed.model, previous=previous, step=observed.step, elo=evidence.elo, evidence=evidence
-    )
+    promoted = ModelPromoted(model=observed.model, previous=previous, step=observed.step, elo=elo, evidence=evidence)
     return (promoted,)
 
 
@@ -414,16 +382,10 @@ class Publisher:
     async def run(self, stop: asyncio.Event, beat_seconds: float) -> None:
         """Publish what is new, look by look, until ``stop`` is set."""
         await self._announce(DaemonStarted(**self._who, pid=getpid(), version=program_version(())))
-        async with self._bus.subscribe(PUBLISHED, after=0) as subscription:
-            async for batch in subscription:
-                for event in batch.events:
-                    self._observer.recorded(event)
-                self._position = batch.position
-                if batch.position >= batch.head:
-                    break
-        await self._announce(DaemonReady(**self._who, position=self._position, capacity=0))
         async with asyncio.TaskGroup() as group:
             beating = group.create_task(self._beat(beat_seconds), name="signs of life")
+            await self._remember()
+            await self._announce(DaemonReady(**self._who, position=self._position, capacity=0))
             while not stop.is_set():
                 await self._look(stop)
                 with suppress(TimeoutError):
@@ -432,20 +394,29 @@ class Publisher:
             beating.cancel()
         await self._announce(DaemonStopped(**self._who, position=self._position))
 
+    async def _remember(self) -> None:
+        """Read what was published before."""
+        async with self._bus.subscribe(PUBLISHED, after=0) as subscription:
+            async for batch in subscription:
+                for event in batch.events:
+                    self._observer.recorded(event)
+                self._position = batch.position
+                if batch.position >= batch.head:
+                    return
+
     async def _look(self, stop: asyncio.Event) -> None:
-        waiting = list[Envelope[Payload]]()
-        for found in self._observer.look():
-            if isinstance(found, Complaint):
-                self._log.warning("a record of an observed file cannot be used", **found._asdict())
-                continue
-            waiting.append(originate(found.data, event_id=found.id, time=self._clock.now(), subject=found.config_key))
-            if len(waiting) >= MOST_AT_ONCE:
-                await self._publish(waiting)
-                waiting.clear()
-                if stop.is_set():
-                    return  # the next start goes on
-        if waiting:
-            await self._publish(waiting)
+        """Publish what is new, piece by piece; the next start goes on after a stop."""
+        pieces = self._observer.look()
+        while not stop.is_set() and (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+            for complaint in piece:
+                if isinstance(complaint, Complaint):
+                    self._log.warning("a record of an observed file cannot be used", **complaint._asdict())
+            facts = [found for found in piece if isinstance(found, NewFact)]
+            now = self._clock.now()
+            if facts:
+                await self._publish(
+                    [originate(fact.data, event_id=fact.id, time=now, subject=fact.config_key) for fact in facts]
+                )
 
     async def _publish(self, envelopes: Sequence[Envelope[Payload]]) -> None:
         self._position = max(self._position, *await self._bus.publish_many(envelopes))

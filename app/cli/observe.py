@@ -4,6 +4,7 @@ import asyncio
 import signal
 import sys
 from collections import Counter
+from itertools import chain
 
 import click
 
@@ -55,7 +56,7 @@ async def _run(location: RunLocation) -> None:
 def _check(observer: Observer) -> int:
     """Say what is in the files; return 1 if a record cannot be used."""
     counts, complaints = Counter[str](), list[Complaint]()
-    for found in observer.look():
+    for found in chain.from_iterable(observer.look()):
         if isinstance(found, Complaint):
             complaints.append(found)
         else:

@@ -6,12 +6,12 @@ one cannot be found, so reading stops there until the file changes at that place
 """
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Any, BinaryIO
 
-from flyball.app.observing.following import FollowedFile, Problem, ReadItem
+from flyball.app.observing.following import FollowedFile, Problem, RawRecord, Values
 
 _LENGTH, _CHECKSUM = Struct("<Q"), Struct("<I")
 _HEADER = _LENGTH.size + _CHECKSUM.size
@@ -31,9 +31,9 @@ _ZEROS = (
 class EventFile(FollowedFile):
     """An event file, with the tags that are wanted of it."""
 
-    def __init__(self, path: Path, tags: Collection[str]) -> None:
+    def __init__(self, path: Path, tags: Collection[str], wanted: Callable[[Values], bool] = lambda _: True) -> None:
         self._tags = frozenset(tags) - {STEP}
-        super().__init__(path)
+        super().__init__(path, wanted)
 
     def _begin(self) -> None:
         super()._begin()
@@ -41,10 +41,10 @@ class EventFile(FollowedFile):
         self._step: int | None = None
         self._scalars: dict[str, float] = {}
 
-    def _added(self, file: BinaryIO) -> Iterator[ReadItem]:
+    def _added(self, file: BinaryIO, end: int) -> Iterator[RawRecord | Problem]:
         from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c  # late: it takes half a second
 
-        while len(header := file.read(_HEADER)) == _HEADER:
+        while self._offset < end and len(header := file.read(_HEADER)) == _HEADER:
             place = f"byte {self._offset}"
             length = _LENGTH.unpack_from(header)[0]
             if masked_crc32c(header[: _LENGTH.size]) != _CHECKSUM.unpack_from(header, _LENGTH.size)[0]:
@@ -78,7 +78,7 @@ class EventFile(FollowedFile):
             self._advance(part)
         return True
 
-    def _event(self, data: bytes, place: str) -> Iterator[ReadItem]:
+    def _event(self, data: bytes, place: str) -> Iterator[RawRecord | Problem]:
         from google.protobuf.message import DecodeError
         from tensorboard.compat.proto.event_pb2 import Event
 
@@ -97,10 +97,10 @@ class EventFile(FollowedFile):
             if self._scalars.keys() == self._tags:
                 yield self._gathered()
 
-    def _gathered(self) -> ReadItem:
+    def _gathered(self) -> RawRecord:
         values: dict[str, Any] = {STEP: self._step, **self._scalars}
         self._scalars = {}
-        return self._record(f"step {self._step}", json.dumps(values, sort_keys=True).encode(), values)
+        return RawRecord(f"step {self._step}", json.dumps(values, sort_keys=True).encode(), values)
 
 
 def _scalar(value: Any) -> float | None:

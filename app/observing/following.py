@@ -4,12 +4,15 @@ Each look continues where the last one ended. A file that has become shorter, or
 changed, is read again from its beginning, because another program rewrote, truncated or replaced it. ``Record.key``
 identifies records that were read before: it derives from the record's content, and from how many equal records
 precede it in the file. So neither a line's number nor the file's age matters.
+
+A file is read in pieces, and closed between them, so that long files take little memory, and many files can be read at
+once. What stays in memory of a wanted record is a digest of its content.
 """
 
 import csv
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -18,6 +21,9 @@ from flyball.app.core.foreign_json import parse_json
 
 MARK_BYTES = 4096
 """Bytes at the beginning and at the end of what was read by which a file is recognised."""
+
+PIECE_BYTES = 1 << 16
+"""Bytes after which a piece of a file ends, with the record in which they do."""
 
 LONGEST_LINE_BYTES = 1 << 20
 """Bytes of the longest line that is read; a longer one is a bad line."""
@@ -50,30 +56,45 @@ class Problem(NamedTuple):
 ReadItem = Record | Problem
 
 
-class FollowedFile:
-    """Base of followed files."""
+class RawRecord(NamedTuple):
+    """A record that may be unwanted, or read before: where it stands, its bytes, and its values by column."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    place: str
+    content: bytes
+    values: Values
+
+
+class FollowedFile:
+    """Base of followed files.
+
+    Args:
+        path: the file.
+        wanted: says by the values whether a record is wanted; by default all are.
+    """
+
+    def __init__(self, path: Path, wanted: Callable[[Values], bool] = lambda _: True) -> None:
+        self._path, self._wanted = path, wanted
         self._trouble = ""
+        self._same = Counter[bytes]()  # records since the file's beginning, by digest
+        self._before = Counter[bytes]()  # the most of them before the file was rewritten
         self._begin()
 
     def _begin(self) -> None:
-        """Forget what was read."""
+        """Begin the file again."""
         self._offset, self._head, self._tail = 0, b"", b""
-        self._same: Counter[bytes] = Counter()
+        self._before |= self._same
+        self._same = Counter()
 
     def read(self) -> Iterator[ReadItem]:
-        """Iterate over what was added since the last call, complete records only.
+        """Iterate over what was added since the last call, complete and wanted records only, each once.
 
         A file that cannot be read is reported once, as a problem. A file that does not exist yet has no records.
         """
         try:
-            with self._path.open("rb") as file:
-                if not self._continues(file):
-                    self._begin()
-                file.seek(self._offset)
-                yield from self._added(file)
+            offset = -1
+            while offset != self._offset:
+                offset = self._offset
+                yield from self._piece()
             self._trouble = ""
         except FileNotFoundError:
             return
@@ -82,6 +103,28 @@ class FollowedFile:
             if trouble != self._trouble:
                 yield Problem("the file", f"it cannot be read: {trouble}")
             self._trouble = trouble
+
+    def _piece(self) -> list[ReadItem]:
+        """Return the items of the next ``PIECE_BYTES``. Raises ``OSError``."""
+        with self._path.open("rb") as file:
+            if not self._continues(file):
+                self._begin()
+            file.seek(self._offset)
+            items = list[ReadItem]()
+            for found in self._added(file, self._offset + PIECE_BYTES):
+                if isinstance(found, Problem):
+                    items.append(found)
+                elif self._wanted(found.values) and (record := self._new(found)):
+                    items.append(record)
+            return items
+
+    def _new(self, found: RawRecord) -> Record | None:
+        """Return a record with its key; None if it was read before the file was rewritten."""
+        digest = blake2b(found.content, digest_size=16).digest()
+        self._same[digest] += 1
+        if self._same[digest] <= self._before[digest]:
+            return None
+        return Record(found.place, f"{digest.hex()}.{self._same[digest]}", found.values)
 
     def _continues(self, file: BinaryIO) -> bool:
         """Return whether the file still begins with what was read."""
@@ -97,14 +140,9 @@ class FollowedFile:
             self._head += read[: MARK_BYTES - len(self._head)]
         self._tail = (self._tail + read[-MARK_BYTES:])[-MARK_BYTES:]
 
-    def _record(self, place: str, content: bytes, values: Values) -> Record:
-        digest = blake2b(content, digest_size=16).digest()
-        self._same[digest] += 1
-        return Record(place, f"{digest.hex()}.{self._same[digest]}", values)
-
     @abstractmethod
-    def _added(self, file: BinaryIO) -> Iterator[ReadItem]:
-        """Iterate over the records from the file's position on."""
+    def _added(self, file: BinaryIO, end: int) -> Iterator[RawRecord | Problem]:
+        """Iterate over the records from the file's position on, until one has reached ``end``."""
 
 
 class LineFile(FollowedFile):
@@ -114,8 +152,8 @@ class LineFile(FollowedFile):
         super()._begin()
         self._number, self._skipping = 0, False
 
-    def _added(self, file: BinaryIO) -> Iterator[ReadItem]:
-        while line := file.readline(LONGEST_LINE_BYTES + 1):
+    def _added(self, file: BinaryIO, end: int) -> Iterator[RawRecord | Problem]:
+        while self._offset < end and (line := file.readline(LONGEST_LINE_BYTES + 1)):
             ended = line.endswith(b"\n")
             if not ended and len(line) <= LONGEST_LINE_BYTES and not self._skipping:
                 return  # it is not complete yet
@@ -127,7 +165,7 @@ class LineFile(FollowedFile):
             if found := self._found(line):
                 yield found
 
-    def _found(self, line: bytes) -> ReadItem | None:
+    def _found(self, line: bytes) -> RawRecord | Problem | None:
         """Return what a line is; None for an empty line and for the names of columns."""
         place, content = f"line {self._number}", line.rstrip(b"\r\n")
         if len(line) > LONGEST_LINE_BYTES:
@@ -138,7 +176,7 @@ class LineFile(FollowedFile):
             values = self._values(content.decode("utf-8-sig"))
         except ValueError as error:
             return Problem(place, str(error))
-        return None if values is None else self._record(place, content, values)
+        return None if values is None else RawRecord(place, content, values)
 
     @abstractmethod
     def _values(self, line: str) -> Values | None:
@@ -148,9 +186,9 @@ class LineFile(FollowedFile):
 class TableFile(LineFile):
     """Comma- or tab-separated values. The first line names the columns; it may be repeated."""
 
-    def __init__(self, path: Path, delimiter: str) -> None:
+    def __init__(self, path: Path, delimiter: str, wanted: Callable[[Values], bool] = lambda _: True) -> None:
         self._delimiter = delimiter
-        super().__init__(path)
+        super().__init__(path, wanted)
 
     def _begin(self) -> None:
         super()._begin()

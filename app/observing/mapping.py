@@ -178,10 +178,12 @@ class ObservedRule:
     Attributes:
         name: the rule's.
         config: the configuration that its facts are about.
+        fact: what each record says.
     """
 
     def __init__(self, name: str, rule: ObservedFile, config: GameConfig, folder: Path) -> None:
         self.name, self.config, self._rule, self._folder = name, config, rule, folder
+        self.fact = rule.fact
         texts = [value for value in rule.constants.values() if isinstance(value, str)]
         in_texts = [column for text in texts for column, _ in _COLUMN.findall(text)]
         self._columns = frozenset({*rule.fields.values(), *rule.metrics, *rule.where, *in_texts})
@@ -208,17 +210,19 @@ class ObservedRule:
         """Return the reader of a file."""
         match self._rule.form:
             case "tensorboard":
-                return EventFile(path, self._columns)
+                return EventFile(path, self._columns, self._wants)
             case "jsonl":
-                return JsonFile(path)
+                return JsonFile(path, self._wants)
             case form:
-                return TableFile(path, "\t" if form == "tsv" else ",")
+                return TableFile(path, "\t" if form == "tsv" else ",", self._wants)
 
-    def observed(self, record: Record) -> AnyObserved | None:
-        """Return what a record says; None if the rule is not about it. Raises ``Unusable``."""
+    def _wants(self, values: Mapping[str, Any]) -> bool:
+        """Return whether the rule is about a record."""
+        return all(column in values and _text(values[column]) == text for column, text in self._rule.where.items())
+
+    def observed(self, record: Record) -> AnyObserved:
+        """Return what a record says. Raises ``Unusable``."""
         values, rule = record.values, self._rule
-        if any(column not in values or _text(values[column]) != text for column, text in rule.where.items()):
-            return None
         given = self._given(values)
         if rule.metrics:
             figures = {name: figure for name in rule.metrics if (figure := _figure(values, name)) is not None}

@@ -19,6 +19,7 @@ from torch.utils.tensorboard import SummaryWriter
 from flyball.app.observing.event_files import LARGEST_EVENT_BYTES, EventFile
 from flyball.app.observing.following import (
     LONGEST_LINE_BYTES,
+    PIECE_BYTES,
     FollowedFile,
     JsonFile,
     Problem,
@@ -152,6 +153,16 @@ def test_zeros_in_an_event_file_wait_for_content(zeros: int, tmp_path: Path) -> 
     assert records([*reader.read()][:1]) == [{"step": 2, "loss": 0.5, "entropy": 1.0}]
 
 
+def test_event_whose_data_comes_late_is_read(tmp_path: Path) -> None:
+    """A network file system shows the length of a record before its data."""
+    path, begin, late = tmp_path / "events", scalar(1, loss=1, entropy=1), scalar(2, loss=0.5, entropy=1)
+    path.write_bytes(begin + late[:20] + bytes(len(late) - 20 + 500))
+    reader = EventFile(path, TAGS)
+    assert [type(found) for found in reader.read()] == [Record, Problem, Problem]
+    path.write_bytes(begin + late)
+    assert records(list(reader.read())) == [{"step": 2, "loss": 0.5, "entropy": 1.0}]
+
+
 def test_damaged_event_costs_itself() -> None:
     bad = bytearray(scalar(2, loss=1, entropy=1))
     bad[20] ^= 1
@@ -172,17 +183,40 @@ def test_event_file_of_summary_writer_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_rewritten_file_repeats_its_keys(name: str, tmp_path: Path) -> None:
+def test_rewritten_file_gives_only_what_is_new(name: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
     reader: FollowedFile = READERS[name](path)
     path.write_bytes(CONTENTS[name])
     before = [found.key for found in reader.read() if isinstance(found, Record)]
-    assert list(reader.read()) == []
-    path.write_bytes(b"")
-    assert list(reader.read()) == []
-    path.write_bytes(CONTENTS[name])
-    assert [found.key for found in reader.read() if isinstance(found, Record)] == before
     assert len(set(before)) == len(before)
+    for content in (b"", CONTENTS[name], b"", CONTENTS[name]):
+        path.write_bytes(content)
+        assert [found for found in reader.read() if isinstance(found, Record)] == []
+    again: FollowedFile = READERS[name](path)
+    assert [found.key for found in again.read() if isinstance(found, Record)] == before, "after a restart"
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl", "tensorboard"])
+def test_file_longer_than_a_piece_is_read_to_its_end(name: str, tmp_path: Path) -> None:
+    write = {
+        "csv": lambda step: f"{step},{'x' * 500}\n".encode(),
+        "jsonl": lambda step: json.dumps({"step": step, "text": "x" * 500}).encode() + b"\n",
+        "tensorboard": lambda step: frame(b"\x00" * 500) + scalar(step, loss=1.0, entropy=1.0),
+    }[name]
+    path, header = tmp_path / "file", b"step,text\n" if name == "csv" else b""
+    path.write_bytes(header + b"".join(map(write, range(1000))))
+    assert path.stat().st_size > 4 * PIECE_BYTES
+    assert [int(values["step"]) for values in records(list(READERS[name](path).read()))] == [*range(1000)]
+
+
+def test_unwanted_records_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"".join(b'{"step": %d}\n' % (step // 2) for step in range(8)))
+    found = list(JsonFile(path, lambda values: values["step"] == 2).read())
+    assert [(record.place, record.values["step"], record.key[-2:]) for record in found] == [
+        ("line 5", 2, ".1"),
+        ("line 6", 2, ".2"),
+    ]
 
 
 def test_file_without_its_first_lines_has_no_new_keys(tmp_path: Path) -> None:

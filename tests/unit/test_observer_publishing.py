@@ -1,7 +1,8 @@
 """The observer's publisher: what it published before, and signs of life."""
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 from bus_rig import StepClock
 
 from flyball.app.bus.memory import MemoryBus
+from flyball.app.bus.ports import Sign
 from flyball.app.config.loading import load
 from flyball.app.events import DaemonFact, Envelope, Payload
 from flyball.app.journal.memory import MemoryJournal
-from flyball.daemons.observer import Observer, Publisher, mapped_rules
+from flyball.daemons.observer import Complaint, NewFact, Observer, Publisher, mapped_rules
 
 SETTINGS = """
 configs = ["mine_2p"]
@@ -70,3 +72,30 @@ async def test_restart_asks_to_publish_only_what_is_new(folder: Path) -> None:
         file.write("c,3,b,60,40\n")
     (evaluation, *_) = await observed(folder, bus, 1)
     assert evaluation.step == 3
+
+
+class LongPast(Observer):
+    """An observer whose files take long to read."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self.left = 1000
+
+    def look(self) -> Iterator[Sequence[NewFact | Complaint]]:
+        while self.left:
+            time.sleep(0.1)
+            self.left -= 1
+            yield []
+
+
+async def test_signs_of_life_and_a_stop_need_no_end_of_a_look() -> None:
+    reading, stop, bus = LongPast(), asyncio.Event(), NotingBus()
+    signs = list[Sign]()
+    bus.show_life = signs.append
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(Publisher(reading, bus, "x").run(stop, beat_seconds=0.02))
+        while reading.left > 995:
+            await asyncio.sleep(0.01)
+        stop.set()
+    assert len(signs) > 10
+    assert reading.left > 950
