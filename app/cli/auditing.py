@@ -30,6 +30,10 @@ MOST_MEMBERS = 24
 WORST = 5
 
 
+class NotPlayedHere(FlyballError, code="usage"):
+    """The models of a configuration can't be played by Flyball."""
+
+
 class TooFewMembers(FlyballError, code="unknown"):
     """There are not enough models on disk for a round robin."""
 
@@ -40,9 +44,14 @@ def audit_league(
     """Compare a league's published ratings with a round robin of its members.
 
     Nothing is journaled. ``seed`` is the run's: the audit derives seeds from it that the run never uses. ``games`` per
-    pair are rounded up to whole rotations. Raises ``TooFewMembers``, and ``NothingPlayed`` or ``LostGames`` where a
-    model cannot be played.
+    pair are rounded up to whole rotations. Raises ``NotPlayedHere`` or ``TooFewMembers``, and ``NothingPlayed`` or
+    ``LostGames`` where a model cannot be played.
     """
+    if config.is_external:
+        raise NotPlayedHere(
+            f"The models of {config.key} are your programs' own (backend external), and an audit plays games here.",
+            hint=f"Let your programs play a round robin; flyball league {config.key} lists the members and ratings.",
+        )
     published = _published_ratings(location, view)
     names = tuple(published)
     note(f"{len(names)} members, {len(names) * (len(names) - 1) // 2} pairs of {games} games.")

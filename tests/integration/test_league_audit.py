@@ -8,7 +8,7 @@ from click.testing import Result
 from commands import invoke, refused, succeeded
 from recorded_run import write_league
 
-from flyball.app.config import GAMES
+from flyball.app.config import GAMES, GameConfig, RunSettings
 from flyball.app.core import ModelHash
 from flyball.app.games import open_table
 from flyball.app.learning.jobs import first_model
@@ -64,3 +64,10 @@ def test_an_audit_of_a_single_member_is_refused(tmp_path: Path, members: list[Mo
     for model in members[1:]:
         FileStore(tmp_path / "store").delete(model)
     refused(league(tmp_path, KEY, "--audit", "20"), 4, "1 rated members of the league are on disk")
+
+
+def test_audit_of_an_external_run_is_refused(tmp_path: Path) -> None:
+    config = GameConfig(key="mine_2p", backend="external", game="mine", players=2)
+    journal = tmp_path / "journal.sqlite"
+    write_league(journal, [("a" * 64, 10.0)], key="mine_2p", settings=RunSettings(configs=(config,)))
+    refused(league(tmp_path, "mine_2p", "--audit", "20"), 2, "your programs' own", "play a round robin")
