@@ -4,6 +4,7 @@ import asyncio
 import signal
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from itertools import chain
 
 import click
@@ -12,6 +13,7 @@ from flyball.app.api.runs import RunLocation
 from flyball.app.cli.options import run_options
 from flyball.app.cli.output import echo, note
 from flyball.app.core import OBSERVER
+from flyball.app.observing.mapping import ObservedRule
 from flyball.app.status.summary import one_line
 from flyball.app.telemetry import configure
 from flyball.daemons.observer import Complaint, Observer, mapped_rules, run_observer
@@ -37,9 +39,10 @@ def observe(location: RunLocation, *, check: bool, supervised: bool) -> None:
         end_with_stdin()
         check_present(location.folder)
     loaded = location.load()
-    observer = Observer(mapped_rules(loaded))
+    rules = mapped_rules(loaded)
     if check:
-        sys.exit(_check(observer))
+        _warn_of_missing_promotions(rules)
+        sys.exit(_check(Observer(rules)))
     prepare(location.folder)
     log, node = location.folder.log(OBSERVER), loaded.deployment.node
     with configure(OBSERVER, node, log, loaded.deployment.log_level):
@@ -51,6 +54,16 @@ async def _run(location: RunLocation) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await run_observer(location.load(), location.folder, stop)
+
+
+def _warn_of_missing_promotions(rules: Sequence[ObservedRule]) -> None:
+    """Warn of configurations whose current model stays unknown, because most advice is about it."""
+    promoted = {rule.config.key for rule in rules if rule.fact == "promotion"}
+    for key in sorted({rule.config.key for rule in rules} - promoted):
+        note(
+            f"WARNING: No rule has the fact promotion for {key}, so none of its models counts as current: to promote "
+            "is advised for each candidate, and to reject or roll back for none. See: flyball docs observing"
+        )
 
 
 def _check(observer: Observer) -> int:
