@@ -33,7 +33,7 @@ from flyball.app.journal import Journal
 from flyball.app.journal.history import last_settings, past_settings
 from flyball.daemons.clock import MICROSECOND, RecordingClock
 from flyball.daemons.spec import DaemonSpec
-from flyball.daemons.suitability import check_lasting
+from flyball.daemons.suitability import check_lasting, incomparable_ratings
 from flyball.daemons.supervisor import Notifier
 
 
@@ -67,7 +67,9 @@ def configure(journal: Journal, settings: RunSettings, voice: BrokerVoice, now: 
     """
     settings = understood(settings)
     check_lasting(past_settings(journal), settings)
-    if last_settings(journal) != settings:
+    if (earlier := last_settings(journal)) != settings:
+        for warning in incomparable_ratings(earlier, settings) if earlier else ():
+            structlog.get_logger("broker").warning(warning)
         run_id = derive_id("run", settings.seed, journal.head)
         voice.record(journal, now, RunConfigured(run_id=run_id, settings=settings.model_dump(mode="json")))
 

@@ -216,6 +216,17 @@ def _check_mode(before: RunSettings, now: RunSettings) -> None:
         )
 
 
+def incomparable_ratings(before: RunSettings, now: RunSettings) -> Iterator[str]:
+    """Iterate over warnings of changes that make new ratings incomparable with earlier ones."""
+    for key in before.by_key.keys() & now.by_key.keys():
+        old, new = before.config(key).evaluation.temperature, now.config(key).evaluation.temperature
+        if old != new:
+            yield (
+                f"games.{key}.evaluation.temperature changes from {old:g} to {new:g}: ratings before and after are not "
+                "comparable, so that models may be rolled back for nothing. Set it back, or begin another run folder."
+            )
+
+
 def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
     """Refuse settings that don't fit what was recorded under the same name.
 

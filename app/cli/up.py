@@ -43,7 +43,7 @@ from flyball.daemons.open_files import allow_open_files
 from flyball.daemons.ray_cluster import cluster_command, is_own_cluster, ray_environment
 from flyball.daemons.registry import MACHINE_ROLES, MachineRole, left_to_participants, names_of
 from flyball.daemons.run_folder import AlreadyRunning, FolderLock, FolderLost, bus_endpoint, check_history, prepare
-from flyball.daemons.suitability import check_lasting
+from flyball.daemons.suitability import check_lasting, incomparable_ratings
 from flyball.daemons.supervisor import ChildReport, ChildSpec, Supervisor
 
 LOOK_SECONDS = 0.5
@@ -219,6 +219,8 @@ def _check_journal(file: Path, settings: RunSettings) -> int:
             earlier, head = last_settings(journal), journal.head
         if earlier is not None:
             _warn_of_games_left_out(earlier, settings)
+            for warning in incomparable_ratings(earlier, settings):
+                click.echo(f"WARNING: {warning}", err=True)
     return head
 
 

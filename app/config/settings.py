@@ -284,7 +284,11 @@ class EvaluationSettings(FrozenModel):
         20, ge=1, description="games against opponents with a one-sided score against the champion (over 90%)"
     )
     temperature: float = Field(
-        0.3, ge=0, le=10, description="of both sides; 0 is greedy: then only chance and openings vary the games"
+        0.3,
+        ge=0,
+        le=10,
+        description="of both sides; 0 is greedy: then only chance and openings vary the games. Ratings at different "
+        "temperatures are not comparable, so a change within a run leads to rollbacks",
     )
     batch_games: int = Field(256, ge=1, description="games that one process plays at once")
     batch_seconds: float = Field(600.0, gt=0, description="time after which a batch counts as hanging")

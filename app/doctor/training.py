@@ -53,12 +53,20 @@ def livelock(facts: Facts) -> Iterator[Symptom]:
         if isinstance(event.data, ModelRolledBack) and facts.now - event.recordedtime < LATELY
     )
     for row in facts.configs.values():
-        if facts.run and row.blocked is None and (symptom := _without_training(row, facts.run)):
+        if facts.run is None:
+            continue
+        if row.blocked is None and (symptom := _without_training(row, facts.run)):
             yield symptom
         if rolled_back[row.key] >= ROLLBACKS:
-            what = f"{rolled_back[row.key]} models were promoted and rolled back within an hour."
-            hint = "Ask for more evidence: feedback.lifecycle.elo0, feedback.watchdog.threshold"
-            yield Symptom("warning", row.key, what, hint)
+            feedback, temperature = facts.run.feedback, facts.run.config(row.key).evaluation.temperature
+            yield Symptom(
+                "warning",
+                row.key,
+                f"{rolled_back[row.key]} models were promoted and rolled back within an hour.",
+                f"Ask for more evidence: raise feedback.lifecycle.elo0 = {feedback.lifecycle.elo0:g} or "
+                f"feedback.watchdog.threshold = {feedback.watchdog.threshold:g}. If games.{row.key}.evaluation."
+                f"temperature = {temperature:g} was changed during the run, set it back.",
+            )
 
 
 def _without_training(row: ConfigRow, run: RunSettings) -> Symptom | None:

@@ -10,9 +10,10 @@ from itertools import count
 from pathlib import Path
 
 from bus_rig import StepClock, address
+from structlog.testing import capture_logs
 
 from flyball.app.backends import understood
-from flyball.app.config import RunSettings
+from flyball.app.config import GAMES, EvaluationSettings, RunSettings
 from flyball.app.config.loading import load
 from flyball.app.events import ClockTick, RunConfigured
 from flyball.app.journal import SqliteJournal, history
@@ -22,6 +23,7 @@ from flyball.daemons.broker import BrokerVoice, configure, serve
 
 CLOCK = StepClock()
 TICK = ClockTick(period_seconds=1.0)
+KEY = "tic_tac_toe_2p"
 
 
 class EndlessJournal(MemoryJournal):
@@ -52,6 +54,19 @@ def test_latest_settings_are_found_without_reading_the_journal(tmp_path: Path) -
     configure(journal, RunSettings(seed=2), says, CLOCK.now())
     assert journal.head == head
     journal.close()
+
+
+def test_changed_temperature_of_evaluations_is_logged(tmp_path: Path) -> None:
+    journal, says = SqliteJournal(tmp_path / "j.db"), voice(tmp_path)
+    warmer = GAMES[KEY].replace(evaluation=EvaluationSettings(temperature=1.0))
+    with capture_logs() as logs:
+        for config in (GAMES[KEY], warmer, warmer):
+            configure(journal, RunSettings(configs=(config,)), says, CLOCK.now())
+    journal.close()
+    (line,) = logs
+    assert line["event"].startswith(
+        f"games.{KEY}.evaluation.temperature changes from 0.3 to 1: ratings before and after"
+    )
 
 
 def test_signal_during_the_start_ends_the_broker_in_order(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from recorded_run import Recording, write_journal
 from tabular_backend import NAME
 
 from flyball.app.cli.up import _check_journal
-from flyball.app.config import GAMES, PROFILES, BadSettings, NetworkSettings, RunSettings
+from flyball.app.config import GAMES, PROFILES, BadSettings, EvaluationSettings, NetworkSettings, RunSettings
 from flyball.app.events import RunConfigured
 from flyball.app.games import open_table
 from flyball.daemons.suitability import check_imports_of_trainers, check_lasting, check_playable, check_trainers
@@ -86,6 +86,15 @@ def test_up_warns_of_games_that_its_settings_leave_out(tmp_path: Path, capsys: p
     assert capsys.readouterr().err == ""
     _check_journal(tmp_path / "journal.sqlite", RunSettings(configs=(GAMES["hex7_2p"],)))
     assert f"WARNING: These settings leave out {KEY}" in capsys.readouterr().err
+
+
+def test_up_warns_of_another_temperature_of_evaluations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Recording([])
+    run.add(RunConfigured(run_id="1", settings=SETTINGS.model_dump(mode="json")))
+    write_journal(tmp_path / "journal.sqlite", run.events)
+    _check_journal(tmp_path / "journal.sqlite", changed(evaluation=EvaluationSettings(temperature=1.0)))
+    warning = f"WARNING: games.{KEY}.evaluation.temperature changes from 0.3 to 1:"
+    assert capsys.readouterr().err.startswith(warning)
 
 
 def test_other_settings_and_configurations_may_change():

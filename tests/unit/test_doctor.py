@@ -261,6 +261,12 @@ def test_trouble_with_another_sign_is_found(facts: Callable[[], Facts], code: st
     assert code in codes(facts())
 
 
+def test_livelock_names_the_settings_and_their_values() -> None:
+    (found,) = diagnose(after(rolled_back(OLD, NEW), times=3), CHECKS)
+    for text in ("elo0 = -80", "watchdog.threshold = 2.6", "evaluation.temperature = 0.3"):
+        assert text in found.symptom.hint
+
+
 def test_broker_that_started_again_is_a_warning_for_an_hour() -> None:
     end = ProcessEnd("broker", BASE.now, "journal.sqlite-wal was deleted")
     facts = replace(BASE, broker_end=end, recorded=BASE.now + timedelta(seconds=1))
