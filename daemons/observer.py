@@ -443,6 +443,7 @@ async def run_observer(loaded: Loaded, folder: RunFolder, stop: asyncio.Event) -
         keys=client_keys(loaded),
         sole=True,
         patient=True,
+        other=loaded.deployment.other_head,
     )
     publisher = Publisher(observer, bus, node)
     try:

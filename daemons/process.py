@@ -194,6 +194,7 @@ async def run_host(
             sole=True,
             patient=True,
             last_record=known_record(states),
+            other=deployment.other_head,
         )
         companion = spec.companion(loaded, folder) if spec.companion else None
         ports = Ports(bus, states, SystemClock(), engine, Notifier(), sink, companion)

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from flyball.app.api.runs import SAVE_AFTER, RunLocation, broker_silence, is_listening, open_bus, try_save
+from flyball.app.api.runs import SAVE_AFTER, RunLocation, broker_silence, find_broker, open_bus, try_save
 from flyball.app.bus import ZmqBus
 from flyball.app.bus.access import KeyRefused
 from flyball.app.bus.ports import BrokerUnavailable
@@ -26,7 +26,7 @@ from flyball.app.journal import NotAJournal, SqliteJournalReader, history
 from flyball.app.journal.history import voided_events
 from flyball.app.status.status import READS, Board, Presence, Status, ask_presence, load_board
 from flyball.daemons.clock import SystemClock
-from flyball.daemons.run_folder import bus_endpoint, is_held
+from flyball.daemons.run_folder import is_held
 
 INTERESTING: frozenset[type[Payload]] = frozenset(
     {
@@ -104,7 +104,8 @@ class BrokerWatch:
     def __init__(self, location: RunLocation, loaded: Loaded, deadline_s: float, producer: str) -> None:
         self.presence: Presence | None = None
         self.running, self.is_silent, self.trouble = False, False, ""
-        self._folder, self._endpoint = location.folder, bus_endpoint(location.folder, loaded.deployment)
+        self._folder = location.folder
+        self._find = partial(find_broker, location.folder, loaded.deployment)
         self._open = partial(open_bus, location, loaded, deadline_s, producer)
         self._bus: ZmqBus | None = None
         self._unanswered_since: float | None = None
@@ -113,7 +114,7 @@ class BrokerWatch:
         """Ask the broker, if it listens."""
         now, presence, trouble, unanswered_since = asyncio.get_running_loop().time, None, "", None
         asked_at = now()
-        listens = self.presence is not None or await asyncio.to_thread(is_listening, self._endpoint)
+        listens = self.presence is not None or (await asyncio.to_thread(self._find))[1]
         if listens:
             try:
                 self._bus = self._bus or self._open()
@@ -125,7 +126,7 @@ class BrokerWatch:
         self._unanswered_since, was_silent = unanswered_since, self.is_silent
         self.is_silent = unanswered_since is not None and now() - unanswered_since >= SILENCE_SECONDS
         if self.is_silent:
-            trouble = self.trouble if was_silent else str(broker_silence(self._endpoint))
+            trouble = self.trouble if was_silent else str(broker_silence(self._find()[0]))
         self.presence, self.trouble = presence, trouble
         self.running = listens or is_held(self._folder)
 

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, get_args
 
-from flyball.app.api.runs import RunLocation, is_listening, open_bus, past_events
+from flyball.app.api.runs import RunLocation, find_broker, open_bus, past_events
 from flyball.app.config import CPU, BadSettings, RunSettings
 from flyball.app.config.deployment import NODE_PATTERN
 from flyball.app.config.loading import Loaded
@@ -28,7 +28,6 @@ from flyball.daemons import distribution, evaluation, quality_monitor, selfplay_
 from flyball.daemons.evaluation import Evaluator
 from flyball.daemons.jobs import WorkerIdentity
 from flyball.daemons.process import PATIENCE_SECONDS, run_host
-from flyball.daemons.run_folder import bus_endpoint
 from flyball.daemons.spec import DaemonSpec
 
 SERVED: Mapping[TaskKind, DaemonSpec] = {
@@ -150,7 +149,8 @@ async def host_daemons(
     Raises ``BadSettings``, or the errors of hosts.
     """
     loaded = location.load()
-    if not is_listening(endpoint := bus_endpoint(location.folder, loaded.deployment)):
+    endpoint, listens = find_broker(location.folder, loaded.deployment)
+    if not listens:
         say(f"Waiting for a broker at {endpoint}.")
     async with asyncio.TaskGroup() as group:
         reading, stopping = group.create_task(read_settings(location, loaded)), group.create_task(stop.wait())

@@ -16,7 +16,7 @@ from flyball.app.api.commands import completed, flyball
 from flyball.app.bus import Bus, ZmqBus
 from flyball.app.bus.access import KeyRefused
 from flyball.app.bus.ports import BrokerUnavailable
-from flyball.app.config import GAMES, ForeignSettings, GameConfig, RunFolder, RunSettings
+from flyball.app.config import GAMES, Deployment, ForeignSettings, GameConfig, RunFolder, RunSettings
 from flyball.app.config.loading import Loaded, UnknownConfig, load
 from flyball.app.core import BROKER, FlyballError, ModelHash, UnusableFile, allow_modules_in, nearest, suggest
 from flyball.app.events import Event, EventVoided, Payload
@@ -259,10 +259,19 @@ def is_listening(endpoint: str) -> bool:
     return False
 
 
+def find_broker(folder: RunFolder, deployment: Deployment) -> tuple[str, bool]:
+    """Return the address of the broker that listens, and True; otherwise the configured address, and False."""
+    endpoint = bus_endpoint(folder, deployment)
+    for address in filter(None, (endpoint, deployment.other_head)):
+        if is_listening(address):
+            return address, True
+    return endpoint, False
+
+
 def check_listening(location: RunLocation) -> str:
     """Return the address of the run's broker. Raises ``NotRunning`` when none listens."""
-    endpoint = bus_endpoint(location.folder, location.load().deployment)
-    if not is_listening(endpoint):
+    endpoint, listens = find_broker(location.folder, location.load().deployment)
+    if not listens:
         if location.load().deployment.keys.broker is not None:
             raise _no_answer(endpoint)
         raise NotRunning(f"No broker listens at {endpoint}.", hint=f"Start it: {location.command('up')}")
@@ -323,7 +332,8 @@ async def connected(location: RunLocation, deadline_s: float, producer: str = "c
 def open_bus(location: RunLocation, loaded: Loaded, deadline_s: float, producer: str) -> ZmqBus:
     """Return a connection to the run's broker, as ``producer@node``. The broker may start later."""
     endpoint, name = bus_endpoint(location.folder, loaded.deployment), f"{producer}@{loaded.deployment.node}"
-    return ZmqBus(endpoint, producer=name, deadline_s=deadline_s, keys=client_keys(loaded))
+    other = loaded.deployment.other_head
+    return ZmqBus(endpoint, producer=name, deadline_s=deadline_s, keys=client_keys(loaded), other=other)
 
 
 async def board_on(bus: Bus) -> Board:
@@ -344,8 +354,7 @@ def read_status(location: RunLocation, say: Say) -> Status:
     ``KeyRefused`` or ``ForeignSettings``.
     """
     deployment = location.load().deployment
-    endpoint = bus_endpoint(location.folder, deployment)
-    listening = is_listening(endpoint)
+    endpoint, listening = find_broker(location.folder, deployment)
     presence, board, unanswered = asyncio.run(_ask(location, say)) if listening else (None, None, False)
     if board is None and deployment.keys.broker is not None and not location.folder.journal.exists():
         raise _no_answer(endpoint)

@@ -23,6 +23,9 @@ FOREIGN_HINT = "Was an older copy of the journal restored, or another run's?"
 REFUSED_S = 2.0
 """Seconds after which a refused client tries again."""
 
+SEARCH_S = 1.0
+"""Seconds without a connection after which a client tries the other head's address."""
+
 
 class Finished(NamedTuple):
     """Outcome of a publish or request: the published events' positions, the answer's body, or an error."""
@@ -56,7 +59,10 @@ class Postponed(NamedTuple):
 
 
 class Reconnect(NamedTuple):
-    """A new connection is due. ZeroMQ never reconnects after a refused handshake."""
+    """A new connection is due, to the other head's address if there is one.
+
+    ZeroMQ never reconnects after a refused handshake, and it does not know the other address.
+    """
 
 
 Output = Finished | Overdue | Settled | Changed | Postponed | Reconnect
@@ -143,6 +149,7 @@ class Client:
         patient: wait while the broker does not admit this client's key, instead of failing.
         last_record: the latest record that an earlier start of the producer knew of. A broker whose journal does not
             hold it is refused, before anything is published.
+        has_other: there is another address, which is tried if this one does not answer.
     """
 
     def __init__(
@@ -156,8 +163,9 @@ class Client:
         sole: bool = False,
         patient: bool = False,
         last_record: KnownRecord | None = None,
+        has_other: bool = False,
     ) -> None:
-        self._last_record = last_record
+        self._last_record, self._has_other = last_record, has_other
         self._lost: OtherHistory | None = None  # why nothing more can be published or read
         self._producer, self._deadline_s = producer, deadline_s
         self._life, self._process, self._sole, self._patient = epoch, process, sole, patient
@@ -286,6 +294,11 @@ class Client:
         """Mark the frames that ``unstored`` returned as stored in the outbox."""
         for frame in self._outgoing.unstored():
             frame.stored = True
+
+    def search(self, now: float) -> None:
+        """Note that a connection is being made; where there is another address, it gets its turn after a while."""
+        if self._has_other and self._again_at is None:
+            self._again_at = now + SEARCH_S
 
     def connected(self) -> None:
         """Greet the broker after a connection is made."""

@@ -48,6 +48,7 @@ class ZmqBus:
         sole: no other living process may have this name; this one waits while another has it.
         patient: wait while the broker does not admit the key, instead of failing with ``KeyRefused``.
         last_record: see ``Client``; everything fails with ``OtherHistory`` if the broker's journal does not hold it.
+        other: address of the other head's broker. One of the two serves at a time, and both have the same keys.
 
     Raises:
         InsecureEndpoint: the address is beyond this machine, and there are no keys.
@@ -65,9 +66,12 @@ class ZmqBus:
         sole: bool = False,
         patient: bool = False,
         last_record: KnownRecord | None = None,
+        other: str | None = None,
     ) -> None:
-        check_endpoint(endpoint, secured=keys is not None)
-        self.endpoint, self.producer, self.deadline_s = endpoint, producer, deadline_s
+        self._addresses = deque((endpoint, other) if other else (endpoint,))  # the first one is in use
+        for address in self._addresses:
+            check_endpoint(address, secured=keys is not None)
+        self.producer, self.deadline_s = producer, deadline_s
         self._outbox = outbox
         self._loop = asyncio.get_running_loop()
         nonce = int.from_bytes(os.urandom(8), "little") if epoch is None else epoch
@@ -80,6 +84,7 @@ class ZmqBus:
             sole=sole,
             patient=patient,
             last_record=last_record,
+            has_other=other is not None,
         )
         self._postponed = ""  # why the broker refused the latest greeting; errors name it
         self._publishes: dict[int, asyncio.Future[tuple[int, ...]]] = {}
@@ -95,8 +100,13 @@ class ZmqBus:
         self._descriptors = _option(self._socket, zmq.FD), _option(self._monitor, zmq.FD)
         for descriptor in self._descriptors:
             self._loop.add_reader(descriptor, self._turn)
-        self._socket.connect(endpoint)
+        self._connect()
         self.wake()
+
+    @property
+    def endpoint(self) -> str:
+        """The address in use."""
+        return self._addresses[0]
 
     async def publish(self, envelope: Envelope[Any]) -> int:
         """See ``Bus.publish``."""
@@ -243,6 +253,7 @@ class ZmqBus:
             else:
                 self._unsent.clear()
                 self._client.disconnected()
+                self._client.search(self._loop.time())
 
     def _refusal(self, event: int) -> KeyRefused:
         if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH and self._keys is not None:
@@ -283,7 +294,12 @@ class ZmqBus:
     def _reconnect(self) -> None:
         with suppress(zmq.ZMQError):  # ZeroMQ may not know the connection any more
             self._socket.disconnect(self.endpoint)
+        self._addresses.rotate()
+        self._connect()
+
+    def _connect(self) -> None:
         self._socket.connect(self.endpoint)
+        self._client.search(self._loop.time())
 
     def _act(self) -> None:  # noqa: C901 - one case for each kind
         for output in self._client.outputs():

@@ -4,14 +4,13 @@ import sys
 
 import click
 
-from flyball.app.api.runs import RunLocation, is_listening
+from flyball.app.api.runs import RunLocation, find_broker
 from flyball.app.cli.options import json_option, run_options
 from flyball.app.cli.output import note, write_row
 from flyball.app.controllers import Controller
 from flyball.app.core import BROKER
 from flyball.daemons.open_files import allow_open_files
 from flyball.daemons.registry import check_hosted_here, daemons_of, spec_of
-from flyball.daemons.run_folder import bus_endpoint
 
 
 @click.group()
@@ -40,8 +39,8 @@ def run(location: RunLocation, name: str, *, supervised: bool) -> None:
     check_hosted_here(spec.name, loaded.run)
     if not supervised:
         prepare(location.folder)
-    endpoint = bus_endpoint(location.folder, loaded.deployment)
-    if spec.name != BROKER and not supervised and not is_listening(endpoint):
+    endpoint, listens = find_broker(location.folder, loaded.deployment)
+    if spec.name != BROKER and not supervised and not listens:
         # otherwise nobody would notice that the daemon only waits for its broker
         start = location.command("daemon", "run", BROKER)
         note(f"Waiting for a broker at {endpoint}. To start one: {start} (`up` runs it with all other daemons).")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from flyball.app.api.runs import RunLocation, connected, is_listening, open_journal
+from flyball.app.api.runs import RunLocation, connected, find_broker, open_journal
 from flyball.app.bus import BROKER_ONLY, JournalPublisher, ZmqBus
 from flyball.app.cli.journal_archive import archive, delete, export, import_command
 from flyball.app.cli.options import json_option, run_options, timeout_option
@@ -24,7 +24,6 @@ from flyball.app.events.frames import DeadLetter, Frame
 from flyball.app.journal import DamagedDatabase, OtherFormat, SqliteJournal, history, rebuild
 from flyball.app.journal.history import recorded_dead_letters, voided_events
 from flyball.daemons.clock import SystemClock
-from flyball.daemons.run_folder import bus_endpoint
 
 NOT_RETRIED = BROKER_ONLY | {EventVoided.event_type}
 """Types that nobody may publish by hand; `flyball emit` refuses them too."""
@@ -374,7 +373,7 @@ async def _writer(location: RunLocation, deadline_s: float) -> AsyncIterator[Zmq
         StorageInUse: the broker is just starting, or another command writes the journal.
     """
     deployment = location.load().deployment
-    if is_listening(bus_endpoint(location.folder, deployment)):
+    if find_broker(location.folder, deployment)[1]:
         async with connected(location, deadline_s) as bus:
             yield bus
     else:

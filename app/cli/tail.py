@@ -14,7 +14,7 @@ from flyball.app.api.runs import (
     check_config,
     check_listening,
     connected,
-    is_listening,
+    find_broker,
     open_journal,
     settings_shown,
 )
@@ -80,7 +80,7 @@ async def _follow(location: RunLocation, selection: Selection, after: int, show_
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(_show(location, selection, after, show_event))
-            await _wait_for_end(location, endpoint)
+            await _wait_for_end(location)
             raise NotRunning(f"No broker listens at {endpoint} any more: the run has ended.")
     except ExceptionGroup as failed:  # it holds one error, which decides the exit code
         raise failed.exceptions[0] from None
@@ -97,14 +97,15 @@ async def _show(location: RunLocation, selection: Selection, after: int, show_ev
                     show_event(event)
 
 
-async def _wait_for_end(location: RunLocation, endpoint: str) -> None:
+async def _wait_for_end(location: RunLocation) -> None:
     """Wait until a run has ended: no broker listens, and no supervisor will start one."""
+    deployment = location.load().deployment
     supervised, last_heard = False, asyncio.get_running_loop().time()
     while True:
         held = is_held(location.folder)
         supervised = supervised or held
         now = asyncio.get_running_loop().time()
-        if held or await asyncio.to_thread(is_listening, endpoint):
+        if held or (await asyncio.to_thread(find_broker, location.folder, deployment))[1]:
             last_heard = now
         elif supervised or now - last_heard >= RESTART_SECONDS:
             return

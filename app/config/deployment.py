@@ -121,6 +121,9 @@ class Deployment(FrozenModel):
         default_factory=_node_of, pattern=NODE_PATTERN, description="unset: the host's name with keys, else laptop"
     )
     endpoint: str | None = Field(None, description="of the broker; unset: a socket of the run folder")
+    other_head: str | None = Field(
+        None, description="address of the other head's broker, where two heads share a journal on PostgreSQL"
+    )
     journal: JournalSettings = JournalSettings()
     dashboard: DashboardSettings = DashboardSettings()
     store: str | None = Field(
@@ -205,7 +208,7 @@ class Deployment(FrozenModel):
             raise ValueError(f"two webhooks are called {min(twice)}")
         return hooks
 
-    @field_validator("endpoint")
+    @field_validator("endpoint", "other_head")
     @classmethod
     def _check_address(cls, endpoint: str | None) -> str | None:
         if endpoint is None or endpoint.startswith("ipc://"):
@@ -225,13 +228,19 @@ class Deployment(FrozenModel):
 
     @model_validator(mode="after")
     def _check_protection(self) -> Self:
-        unprotected = self.endpoint if self.keys.secret is None else None
-        if unprotected and unprotected.startswith("tcp://") and not is_loopback(urlsplit(unprotected).hostname or ""):
-            raise ValueError(
-                f"{unprotected!r} can be reached from other machines, and nothing would protect it; "
-                "use tcp://127.0.0.1:PORT or leave the endpoint out, or make keys (flyball keys new NAME) and set "
-                "deployment.keys"
-            )
+        for address in (self.endpoint, self.other_head) if self.keys.secret is None else ():
+            if address and address.startswith("tcp://") and not is_loopback(urlsplit(address).hostname or ""):
+                raise ValueError(
+                    f"{address!r} can be reached from other machines, and nothing would protect it; "
+                    "use tcp://127.0.0.1:PORT or leave the endpoint out, or make keys (flyball keys new NAME) and set "
+                    "deployment.keys"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _check_other_head(self) -> Self:
+        if self.other_head is not None and self.other_head == self.endpoint:
+            raise ValueError(f"other_head {self.other_head!r} is this head's endpoint; name the other head's")
         return self
 
 

@@ -16,7 +16,7 @@ from flyball.app.api.runs import (
     board_on,
     broker_silence,
     connected,
-    is_listening,
+    find_broker,
     last_failure,
     no_run,
     open_journal,
@@ -57,7 +57,7 @@ from flyball.app.telemetry import last_records
 from flyball.daemons.bootstrap import check_controllers
 from flyball.daemons.clock import SystemClock
 from flyball.daemons.forecast import forecast
-from flyball.daemons.run_folder import bus_endpoint, is_held, of_other_history
+from flyball.daemons.run_folder import is_held, of_other_history
 from flyball.daemons.suitability import check_bots, check_devices, check_playable, check_trainers
 
 RECENT: frozenset[type[Payload]] = frozenset(
@@ -137,8 +137,8 @@ def _ask(place: RunLocation, loaded: Loaded, *, board: bool) -> _Answers:
 
     With ``board``, also ask for a board and the latest events, because this machine has no journal.
     """
-    endpoint, held = bus_endpoint(place.folder, loaded.deployment), is_held(place.folder)
-    if not is_listening(endpoint):
+    (endpoint, listens), held = find_broker(place.folder, loaded.deployment), is_held(place.folder)
+    if not listens:
         hint = "Look whether the head runs, and at logs/broker.jsonl there."
         return _Answers(
             BrokerAnswer(endpoint, listens=False, held=held, problem=Problem("Nothing listens there.", hint))

@@ -161,3 +161,20 @@ async def test_closing_waits_for_what_is_under_way(tmp_path):
             await asyncio.sleep(0)
             await bus.close()
         assert last.result() == 2
+
+
+async def test_client_follows_the_journal_to_the_other_head(tmp_path):
+    """Each head serves in turn; events arrive in one order, each once."""
+    heads = [f"ipc://{tmp_path / name}" for name in ("a.sock", "b.sock")]
+    journal = MemoryJournal()
+    writer = ZmqBus(heads[0], producer="writer", deadline_s=60, other=heads[1])
+    reader = ZmqBus(heads[1], producer="reader", deadline_s=60, other=heads[0])
+    positions, events, subscription = [], [], reader.subscribe(after=0)
+    async with asyncio.timeout(60):
+        for turn, head in enumerate((heads[1], heads[0], heads[1])):
+            with broker_thread(journal, head):
+                positions += [await writer.publish(checked(number)) for number in range(5 * turn, 5 * turn + 5)]
+                events += await gather(subscription, 5)
+    assert positions == [event.sequence for event in events] == list(range(1, 16))
+    await writer.close()
+    await reader.close()

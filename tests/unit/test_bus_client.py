@@ -8,6 +8,7 @@ from flyball.app.bus.access import KeyRefused
 from flyball.app.bus.client import (
     CREDIT_BYTES,
     REFUSED_S,
+    SEARCH_S,
     Changed,
     Client,
     Finished,
@@ -260,3 +261,25 @@ def test_patient_client_with_revoked_key_keeps_subscriptions():
     assert subscription.error is None
     client.tick(1.0 + REFUSED_S)
     assert kinds(client) == [wire.HELLO, wire.SUBSCRIBE]
+
+
+def test_client_without_an_answer_tries_the_other_head():
+    client = Client("p", 7, has_other=True)
+    client.search(10.0)
+    assert client.next_deadline() == 10.0 + SEARCH_S
+    client.tick(10.0 + SEARCH_S)
+    assert client.outputs() == [Reconnect()]
+    client.search(20.0)
+    client.connected()
+    welcome(client)
+    assert client.next_deadline() is None
+    client.disconnected()
+    client.search(30.0)
+    client.tick(30.0 + SEARCH_S)
+    assert client.outputs() == [Reconnect()]
+
+
+def test_client_of_one_head_leaves_connecting_to_zeromq():
+    client = Client("p", 7)
+    client.search(10.0)
+    assert client.next_deadline() is None
