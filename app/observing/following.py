@@ -105,18 +105,25 @@ class FollowedFile:
             self._trouble = trouble
 
     def _piece(self) -> list[ReadItem]:
-        """Return the items of the next ``PIECE_BYTES``. Raises ``OSError``."""
-        with self._path.open("rb") as file:
-            if not self._continues(file):
-                self._begin()
-            file.seek(self._offset)
-            items = list[ReadItem]()
-            for found in self._added(file, self._offset + PIECE_BYTES):
-                if isinstance(found, Problem):
-                    items.append(found)
-                elif self._wanted(found.values) and (record := self._new(found)):
-                    items.append(record)
-            return items
+        """Return the items of the next ``PIECE_BYTES``. Raises ``OSError``.
+
+        Items before an error are returned, because they are not read again; the next piece meets the error.
+        """
+        items = list[ReadItem]()
+        try:
+            with self._path.open("rb") as file:
+                if not self._continues(file):
+                    self._begin()
+                file.seek(self._offset)
+                for found in self._added(file, self._offset + PIECE_BYTES):
+                    if isinstance(found, Problem):
+                        items.append(found)
+                    elif self._wanted(found.values) and (record := self._new(found)):
+                        items.append(record)
+        except OSError:
+            if not items:
+                raise
+        return items
 
     def _new(self, found: RawRecord) -> Record | None:
         """Return a record with its key; None if it was read before the file was rewritten."""

@@ -1,6 +1,7 @@
 """Files of another program are followed: nothing is lost or read twice, and bad parts cost only themselves."""
 
 import csv
+import errno
 import io
 import json
 import struct
@@ -207,6 +208,26 @@ def test_file_longer_than_a_piece_is_read_to_its_end(name: str, tmp_path: Path) 
     path.write_bytes(header + b"".join(map(write, range(1000))))
     assert path.stat().st_size > 4 * PIECE_BYTES
     assert [int(values["step"]) for values in records(list(READERS[name](path).read()))] == [*range(1000)]
+
+
+def test_records_before_a_read_error_are_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [b'{"step": %d}\n' % step for step in range(3)]
+
+    class FailingDisk(io.BytesIO):
+        def readline(self, size: int | None = -1) -> bytes:
+            if self.tell() >= 2 * len(lines[0]):
+                raise OSError(errno.EIO, "Input/output error")
+            return super().readline(size)
+
+    path = tmp_path / "file"
+    path.write_bytes(b"".join(lines))
+    reader = JsonFile(path)
+    with monkeypatch.context() as failing:
+        failing.setattr(Path, "open", lambda _path, _mode: FailingDisk(b"".join(lines)))
+        *before, problem = reader.read()
+    assert records(before) == [{"step": 0}, {"step": 1}]
+    assert problem == Problem("the file", "it cannot be read: Input/output error")
+    assert records(list(reader.read())) == [{"step": 2}], "once the disk is back"
 
 
 def test_unwanted_records_are_left_out(tmp_path: Path) -> None:
