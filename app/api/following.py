@@ -114,7 +114,7 @@ class BrokerWatch:
         """Ask the broker, if it listens."""
         now, presence, trouble, unanswered_since = asyncio.get_running_loop().time, None, "", None
         asked_at = now()
-        listens = self.presence is not None or (await asyncio.to_thread(self._find))[1]
+        listens = self.presence is not None or (await asyncio.to_thread(self._find)).listens
         if listens:
             try:
                 self._bus = self._bus or self._open()
@@ -125,8 +125,11 @@ class BrokerWatch:
                 unanswered_since = self._unanswered_since or asked_at
         self._unanswered_since, was_silent = unanswered_since, self.is_silent
         self.is_silent = unanswered_since is not None and now() - unanswered_since >= SILENCE_SECONDS
-        if self.is_silent:
-            trouble = self.trouble if was_silent else str(broker_silence(self._find()[0]))
+        if self.is_silent and was_silent:
+            trouble = self.trouble
+        elif self.is_silent:
+            broker = await asyncio.to_thread(self._find)
+            trouble = str(broker_silence(broker.endpoint))
         self.presence, self.trouble = presence, trouble
         self.running = listens or is_held(self._folder)
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from flyball.app.api.commands import completed, flyball
 from flyball.app.bus import Bus, ZmqBus
@@ -259,13 +259,20 @@ def is_listening(endpoint: str) -> bool:
     return False
 
 
-def find_broker(folder: RunFolder, deployment: Deployment) -> tuple[str, bool]:
-    """Return the address of the broker that listens, and True; otherwise the configured address, and False."""
+class BrokerAddress(NamedTuple):
+    """A broker's address, and whether it listens there."""
+
+    endpoint: str
+    listens: bool
+
+
+def find_broker(folder: RunFolder, deployment: Deployment) -> BrokerAddress:
+    """Return the address at which the broker of either head listens; if neither does, that of this head."""
     endpoint = bus_endpoint(folder, deployment)
     for address in filter(None, (endpoint, deployment.other_head)):
         if is_listening(address):
-            return address, True
-    return endpoint, False
+            return BrokerAddress(address, listens=True)
+    return BrokerAddress(endpoint, listens=False)
 
 
 def check_listening(location: RunLocation) -> str:

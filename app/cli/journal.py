@@ -373,7 +373,7 @@ async def _writer(location: RunLocation, deadline_s: float) -> AsyncIterator[Zmq
         StorageInUse: the broker is just starting, or another command writes the journal.
     """
     deployment = location.load().deployment
-    if find_broker(location.folder, deployment)[1]:
+    if find_broker(location.folder, deployment).listens:
         async with connected(location, deadline_s) as bus:
             yield bus
     else:

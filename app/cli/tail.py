@@ -105,7 +105,7 @@ async def _wait_for_end(location: RunLocation) -> None:
         held = is_held(location.folder)
         supervised = supervised or held
         now = asyncio.get_running_loop().time()
-        if held or (await asyncio.to_thread(find_broker, location.folder, deployment))[1]:
+        if held or (await asyncio.to_thread(find_broker, location.folder, deployment)).listens:
             last_heard = now
         elif supervised or now - last_heard >= RESTART_SECONDS:
             return
