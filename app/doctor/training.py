@@ -52,9 +52,9 @@ def livelock(facts: Facts) -> Iterator[Symptom]:
         for event in facts.recent
         if isinstance(event.data, ModelRolledBack) and facts.now - event.recordedtime < LATELY
     )
+    if facts.run is None:
+        return
     for row in facts.configs.values():
-        if facts.run is None:
-            continue
         if row.blocked is None and (symptom := _without_training(row, facts.run)):
             yield symptom
         if rolled_back[row.key] >= ROLLBACKS:
