@@ -218,12 +218,12 @@ def _check_mode(before: RunSettings, now: RunSettings) -> None:
 
 def incomparable_ratings(before: RunSettings, now: RunSettings) -> Iterator[str]:
     """Iterate over warnings of changes that make new ratings incomparable with earlier ones."""
-    for key in before.by_key.keys() & now.by_key.keys():
+    for key in sorted(before.by_key.keys() & now.by_key.keys()):
         old, new = before.config(key).evaluation.temperature, now.config(key).evaluation.temperature
         if old != new:
             yield (
                 f"games.{key}.evaluation.temperature changes from {old:g} to {new:g}: ratings before and after are not "
-                "comparable, so that models may be rolled back for nothing. Set it back, or begin another run folder."
+                "comparable, so models may be rolled back without cause. Set it back, or begin another run folder."
             )
 
 
