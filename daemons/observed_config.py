@@ -24,7 +24,7 @@ class LatestEvaluation(NamedTuple):
 
 
 class ObservedConfig:
-    """A configuration as the observer knows it.
+    """The observer's state of a configuration.
 
     A fit of ratings takes milliseconds, and the past of a loop may have thousands of results. So results that are read
     together are fitted together, and the ratings of bots and champions follow at the end of a look.
@@ -33,7 +33,8 @@ class ObservedConfig:
         current: the current model.
         estimates: the latest published rating of each model and bot.
         evaluations: the latest evaluation of each model.
-        unsettled: id of the latest rated record since the ratings of bots and champions were compared with it.
+        unsettled: id of the latest result that may have changed the ratings of bots and champions; None once they
+            are published.
     """
 
     def __init__(self, bots: Sequence[str]) -> None:

@@ -84,7 +84,7 @@ PUBLISHED: frozenset[type[Payload]] = frozenset(
 
 
 class Complaint(NamedTuple):
-    """A record that cannot be used: its rule, its file, its place there, and what is wrong."""
+    """Content that cannot be used: its rule, its file, its place there, and what is wrong."""
 
     rule: str
     file: str
@@ -408,15 +408,14 @@ class Publisher:
         """Publish what is new, piece by piece; the next start goes on after a stop."""
         pieces = self._observer.look()
         while not stop.is_set() and (piece := await asyncio.to_thread(next, pieces, None)) is not None:
-            for complaint in piece:
-                if isinstance(complaint, Complaint):
-                    self._log.warning("a record of an observed file cannot be used", **complaint._asdict())
-            facts = [found for found in piece if isinstance(found, NewFact)]
-            now = self._clock.now()
-            if facts:
-                await self._publish(
-                    [originate(fact.data, event_id=fact.id, time=now, subject=fact.config_key) for fact in facts]
-                )
+            now, envelopes = self._clock.now(), list[Envelope[Payload]]()
+            for item in piece:
+                if isinstance(item, Complaint):
+                    self._log.warning("content of an observed file cannot be used", **item._asdict())
+                else:
+                    envelopes.append(originate(item.data, event_id=item.id, time=now, subject=item.config_key))
+            if envelopes:
+                await self._publish(envelopes)
 
     async def _publish(self, envelopes: Sequence[Envelope[Payload]]) -> None:
         self._position = max(self._position, *await self._bus.publish_many(envelopes))

@@ -61,13 +61,13 @@ def _warn_of_missing_promotions(rules: Sequence[ObservedRule]) -> None:
     promoted = {rule.config.key for rule in rules if rule.fact == "promotion"}
     for key in sorted({rule.config.key for rule in rules} - promoted):
         note(
-            f"WARNING: No rule has the fact promotion for {key}, so none of its models counts as current: to promote "
-            "is advised for each candidate, and to reject or roll back for none. See: flyball docs observing"
+            f"WARNING: No rule has the fact promotion for {key}, so none of its models counts as current. "
+            "Every candidate will be advised for promotion, and no rejection or rollback. See: flyball docs observing"
         )
 
 
 def _check(observer: Observer) -> int:
-    """Say what is in the files; return 1 if a record cannot be used."""
+    """Say what is in the files; return 1 if any content cannot be used."""
     counts, complaints = Counter[str](), list[Complaint]()
     for found in chain.from_iterable(observer.look()):
         if isinstance(found, Complaint):

@@ -73,7 +73,7 @@ class Request:
         return self._answer({"error": self.task.error(reason, str(text))})
 
     def give_up(self, why: str) -> None:
-        """Leave it to the next attempt, because whoever has it is gone."""
+        """Report the worker as lost, so that the request is handed out again."""
         self._job.send({"lost": why})
 
     def _answer(self, frame: JsonObject) -> bool:

@@ -38,7 +38,7 @@ def test_token_file_that_others_read_is_refused(tmp_path: Path) -> None:
 
 
 async def test_refusal_of_a_run_ends_the_port_in_order(caplog: pytest.LogCaptureFixture) -> None:
-    """Which kinds a run leaves to participants is known once its broker answers, when the port listens already."""
+    """The port listens before the broker says which kinds the run leaves to participants."""
 
     async def host(engine: Engine, stop: asyncio.Event) -> None:
         await asyncio.sleep(0.3)
