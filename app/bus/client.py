@@ -303,6 +303,8 @@ class Client:
     def connected(self) -> None:
         """Greet the broker after a connection is made."""
         self.is_connected = True
+        # A Reconnect that is due would end this connection, and ZeroMQ reports no end that was asked for.
+        self._outputs = [output for output in self._outputs if not isinstance(output, Reconnect)]
         self._greet()
 
     def disconnected(self) -> None:

@@ -279,6 +279,15 @@ def test_client_without_an_answer_tries_the_other_head():
     assert client.outputs() == [Reconnect()]
 
 
+def test_connection_just_before_a_search_is_kept():
+    client = Client("p", 7, has_other=True)
+    client.search(10.0)
+    client.tick(10.0 + SEARCH_S)
+    client.connected()
+    assert client.outputs() == []
+    assert kinds(client) == [wire.HELLO]
+
+
 def test_client_of_one_head_leaves_connecting_to_zeromq():
     client = Client("p", 7)
     client.search(10.0)
