@@ -23,8 +23,8 @@ FOREIGN_HINT = "Was an older copy of the journal restored, or another run's?"
 REFUSED_S = 2.0
 """Seconds after which a refused client tries again."""
 
-SEARCH_S = 1.0
-"""Seconds without a connection after which a client tries the other head's address."""
+SEARCH_S = 3.0
+"""Seconds without a broker's answer after which a client tries the other head's address."""
 
 
 class Finished(NamedTuple):
@@ -182,6 +182,7 @@ class Client:
         self.is_welcome = False
         self._greeting = 0
         self._again_at: float | None = None  # when to greet, or to connect, again
+        self._other_at: float | None = None  # when the other address gets its turn
 
     @property
     def has_unacknowledged(self) -> bool:
@@ -211,9 +212,7 @@ class Client:
     def next_deadline(self) -> float | None:
         """Return the time of the next ``tick``; None if nothing is scheduled."""
         first = next(iter(self._deadlines.values()), None)
-        if first is None or self._again_at is None:
-            return self._again_at if first is None else first
-        return min(first, self._again_at)
+        return min((due for due in (first, self._again_at, self._other_at) if due is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Report overdue publishes and requests; greet or reconnect if due."""
@@ -222,12 +221,14 @@ class Client:
             self._outputs.append(Overdue(first[0]))
             if first[0] in self._requests and self._requests[first[0]][1] == wire.PRESENT:
                 del self._requests[first[0]]  # because the table would be outdated when the answer came
-        if self._again_at is not None and self._again_at <= now:
+        if self._other_at is not None and self._other_at <= now:
+            self.disconnected()
+            self._reconnect()
+        elif self._again_at is not None and self._again_at <= now:
             if self.is_connected:
                 self._greet()
             else:
-                self._again_at = None
-                self._outputs.append(Reconnect())
+                self._reconnect()
 
     def publish(self, drafts: Sequence[Draft], now: float) -> int:
         """Add events in order; return the token of their ``Finished`` output."""
@@ -296,15 +297,13 @@ class Client:
             frame.stored = True
 
     def search(self, now: float) -> None:
-        """Note that a connection is being made; where there is another address, it gets its turn after a while."""
-        if self._has_other and self._again_at is None:
-            self._again_at = now + SEARCH_S
+        """Note that a connection was begun or lost; without a welcome, the other address gets its turn."""
+        if self._has_other:
+            self._other_at = now + SEARCH_S
 
     def connected(self) -> None:
         """Greet the broker after a connection is made."""
         self.is_connected = True
-        # A Reconnect that is due would end this connection, and ZeroMQ reports no end that was asked for.
-        self._outputs = [output for output in self._outputs if not isinstance(output, Reconnect)]
         self._greet()
 
     def disconnected(self) -> None:
@@ -327,12 +326,13 @@ class Client:
                     self._deliver(subscription, delivery)
             case wire.WELCOME:
                 if wire.WELCOME_FORM.unpack(head)[1] == self._greeting:
+                    self._other_at = None
                     self.is_welcome, self._sign_due = True, bool(self._sign)
                     self._outgoing.restart()
             case wire.GREET:
                 milliseconds = wire.GREET_FORM.unpack(head)[1]
                 if milliseconds:
-                    self.is_welcome = False
+                    self.is_welcome, self._other_at = False, None
                     self._again_at = now + milliseconds / 1000
                     self._outputs.append(Postponed(text.decode()))
                 elif self.is_welcome:  # otherwise it answers frames sent before the latest greeting
@@ -393,6 +393,10 @@ class Client:
             subscription.error = error
             self._outputs.append(Changed(subscription))
         self._subscriptions.clear()
+
+    def _reconnect(self) -> None:
+        self._again_at = self._other_at = None
+        self._outputs.append(Reconnect())
 
     def _greet(self) -> None:
         self.is_welcome, self._again_at = False, None

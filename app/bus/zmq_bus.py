@@ -294,6 +294,7 @@ class ZmqBus:
     def _reconnect(self) -> None:
         with suppress(zmq.ZMQError):  # ZeroMQ may not know the connection any more
             self._socket.disconnect(self.endpoint)
+        self._unsent.clear()
         self._addresses.rotate()
         self._connect()
 

@@ -279,13 +279,20 @@ def test_client_without_an_answer_tries_the_other_head():
     assert client.outputs() == [Reconnect()]
 
 
-def test_connection_just_before_a_search_is_kept():
+def test_connection_without_a_welcome_is_given_up():
+    """Also one that was made while the client already changed to the other address."""
     client = Client("p", 7, has_other=True)
+    publish(client, 0)
     client.search(10.0)
-    client.tick(10.0 + SEARCH_S)
     client.connected()
-    assert client.outputs() == []
     assert kinds(client) == [wire.HELLO]
+    client.tick(10.0 + SEARCH_S)
+    assert client.outputs() == [Reconnect()]
+    assert not client.is_connected
+    client.search(20.0)
+    client.connected()
+    welcome(client)
+    assert kinds(client) == [wire.FRAME]
 
 
 def test_client_of_one_head_leaves_connecting_to_zeromq():
