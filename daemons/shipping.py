@@ -30,12 +30,15 @@ SETTING = "deployment.journal.ship"
 MOST_PAUSE_SECONDS = 30.0
 """Longest pause between attempts at a place that is away."""
 
+LATE_SECONDS = 30.0
+"""Time beyond two shipments after which an event that is not shipped is late."""
+
 LAST_SECONDS = 5
 """Longest time for the last shipment, after the broker has ended."""
 
 
 class ShippingState(msgspec.Struct, frozen=True):
-    """How far the journal is shipped, for people. A shipper does not read it.
+    """How far the journal is shipped, for ``shipping_of``. A shipper does not read it.
 
     Attributes:
         where: the folder or URL.
@@ -50,27 +53,59 @@ class ShippingState(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
-    """Events that are not shipped: their number, and the seconds since the first of them was recorded."""
+class Shipping:
+    """The rest of a journal, which is not shipped.
 
+    Attributes:
+        where: the folder or URL.
+        events: number of events that are not there; ``seconds``: since the first of them was recorded.
+        limit_seconds: longest time that is usual.
+        error: why the latest shipment failed, or is incomplete; ``hint``: what to do about it.
+        beside: the folder is on the file system of the journal, whose loss it is for.
+    """
+
+    where: str
     events: int
     seconds: float
+    limit_seconds: float
+    error: str
+    hint: str
+    beside: bool
+
+    @property
+    def is_late(self) -> bool:
+        """True if events should be there that are not."""
+        return self.events > 0 and self.seconds > self.limit_seconds
+
+    @property
+    def text(self) -> str:
+        """How much is not there."""
+        return f"{self.seconds:,.0f} s behind, {self.events:,} events"
 
 
-def read_state(folder: RunFolder) -> ShippingState | None:
-    """Return how far a run's journal is shipped; None if nothing was shipped yet."""
+def shipping_of(folder: RunFolder, loaded: Loaded, reader: JournalReader, now: datetime) -> Shipping | None:
+    """Return the rest of a run's journal, which is not shipped; None if it is to be shipped nowhere."""
+    where = loaded.ship
+    if where is None:
+        return None
+    state = _read(folder.shipping)
+    if state is None or state.where != where:  # not shipped yet
+        state = ShippingState(where)
+    position, seconds = max(state.position, reader.first - 1), 0.0
+    if events := max(0, reader.head - position):
+        first = reader.read(position, limit=1).records[0]
+        seconds = max(0.0, ((now - EPOCH) // MICROSECOND - first.recorded_us) / SECOND_US)
+    beside = False
+    with suppress(OSError):
+        beside = "://" not in where and Path(where).stat().st_dev == folder.path.stat().st_dev
+    limit = LATE_SECONDS + 2 * loaded.deployment.journal.ship_seconds
+    return Shipping(where, events, seconds, limit, state.error, state.hint, beside)
+
+
+def _read(path: Path) -> ShippingState | None:
     with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(folder.shipping.read_bytes(), type=ShippingState)
+        return msgspec.json.decode(path.read_bytes(), type=ShippingState)
     return None
-
-
-def backlog(reader: JournalReader, position: int, now: datetime) -> Backlog:
-    """Return the events after a position."""
-    if reader.head <= position:
-        return Backlog(0, 0.0)
-    first = reader.read(max(position, reader.first - 1), limit=1).records[0]
-    recorded_us = (now - EPOCH) // MICROSECOND - first.recorded_us
-    return Backlog(reader.head - position, max(0, recorded_us) / SECOND_US)
 
 
 @contextmanager

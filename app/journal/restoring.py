@@ -44,7 +44,7 @@ class MixedHistories(StorageError):
 
 @dataclass(slots=True)
 class Restored:
-    """What was restored, or can be.
+    """The outcome of a restoration.
 
     Attributes:
         run: the name of the run.

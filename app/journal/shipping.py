@@ -45,7 +45,7 @@ LOOK_SECONDS = 60.0
 
 
 class OtherHistoryShipped(StorageError):
-    """What was shipped belongs to another history of the journal."""
+    """The shipped parts belong to another history of the journal."""
 
 
 class Shipper:

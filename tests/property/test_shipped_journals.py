@@ -1,4 +1,4 @@
-"""What was shipped is restored, whatever the journal and its shipper went through (ADR-042)."""
+"""Shipped journals are restored, whatever the journal and its shipper went through (ADR-042)."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
