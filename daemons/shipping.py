@@ -16,7 +16,7 @@ from flyball.app.config.loading import Loaded
 from flyball.app.core import BadUsage, FlyballError, backoff
 from flyball.app.core.clock import SECOND_US
 from flyball.app.events.envelope import EPOCH
-from flyball.app.journal.database import locked
+from flyball.app.journal.database import StorageError, locked
 from flyball.app.journal.ports import JournalReader
 from flyball.app.journal.segments import FOLDER as ARCHIVE
 from flyball.app.journal.shipping import Shipper
@@ -93,8 +93,11 @@ def shipping_of(folder: RunFolder, loaded: Loaded, reader: JournalReader, now: d
         state = ShippingState(where)
     position, seconds = max(state.position, reader.first - 1), 0.0
     if events := max(0, reader.head - position):
-        first = reader.read(position, limit=1).records[0]
-        seconds = max(0.0, ((now - EPOCH) // MICROSECOND - first.recorded_us) / SECOND_US)
+        try:
+            recorded_us = reader.read(position, limit=1).records[0].recorded_us
+        except StorageError:  # a segment is missing; then the latest event's time is known
+            recorded_us = next(reader.headers_back(reader.head)).recorded_us
+        seconds = max(0.0, ((now - EPOCH) // MICROSECOND - recorded_us) / SECOND_US)
     beside = False
     with suppress(OSError):
         beside = "://" not in where and Path(where).stat().st_dev == folder.path.stat().st_dev
