@@ -141,6 +141,6 @@ def storage_of(folder: RunFolder, loaded: Loaded) -> Storage | None:
         free=disk.free,
         size=disk.total,
         dead_letters=dead_letters,
-        unshipped=shipping and shipping.events,
-        unshipped_seconds=shipping and shipping.seconds,
+        unshipped=shipping.events if shipping else None,
+        unshipped_seconds=shipping.seconds if shipping else None,
     )

@@ -131,7 +131,7 @@ class Batch:
 
     Attributes:
         records: without gaps.
-        previous: checksum of the record before them; 0 if there is none, or it is unknown.
+        previous: checksum of the record before them; 0 without one, or if it is unknown.
         shipped_us: when the batch was shipped, microseconds since 1970 UTC.
         interval_ms: time between two shipments, in milliseconds.
     """

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -29,7 +28,7 @@ pytestmark = pytest.mark.benchmark
 
 SECONDS = 120.0
 RATES = (0, 5, 50, 500)
-"""Events a second: an idle run, a laptop's, a busy laptop's, a very busy one's."""
+"""Events a second; the disk's fsync may allow fewer."""
 
 
 @pytest.mark.timeout(1800)
@@ -97,4 +96,3 @@ def test_cost_and_loss(rate: int, tmp_path: Path, capsys: pytest.CaptureFixture[
             f"{late[-1]:.2f} s (most), {max(losses)} events at most\n"
         )
     assert late[-1] < 60
-    assert all(a <= b for a, b in pairwise(late))
