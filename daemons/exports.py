@@ -26,6 +26,7 @@ from flyball.daemons.clock import SystemClock
 from flyball.daemons.metrics_server import answering
 from flyball.daemons.notifications import Webhook, terms_of
 from flyball.daemons.receivers import RECEIVERS, Outlet, Terms
+from flyball.daemons.shipping import shipping_of
 
 ASK_SECONDS = 5.0
 """Longest wait, in seconds, for the broker's table of daemons, and for a collector of traces to answer."""
@@ -117,18 +118,29 @@ class Exports:
         if (view := self._view) is None:
             return None
         deliveries = {name: outlet.delivery(view.head) for name, outlet in self._outlets.items()}
-        return replace(view, now=self._clock.now(), storage=storage_of(self._folder), deliveries=deliveries)
+        return replace(
+            view, now=self._clock.now(), storage=storage_of(self._folder, self._loaded), deliveries=deliveries
+        )
 
 
-def storage_of(folder: RunFolder) -> Storage | None:
+def storage_of(folder: RunFolder, loaded: Loaded) -> Storage | None:
     """Return the sizes of a run's files. None if the journal cannot be read."""
     live = [folder.journal.with_name(folder.journal.name + rest) for rest in ("", "-wal")]
     try:
         with closing(SqliteJournalReader(folder.journal)) as reader:
             dead_letters = len(open_dead_letters(reader))
             archived = list(reader.archive.folder.glob("*"))
+            shipping = shipping_of(folder, loaded, reader, SystemClock().now())
         disk = shutil.disk_usage(folder.path)
         journal, archive = (sum(file.stat().st_size for file in files if file.is_file()) for files in (live, archived))
     except (StorageError, OSError):  # a file that was just replaced, or a damaged journal, which the broker reports
         return None
-    return Storage(journal, archive, free=disk.free, size=disk.total, dead_letters=dead_letters)
+    return Storage(
+        journal,
+        archive,
+        free=disk.free,
+        size=disk.total,
+        dead_letters=dead_letters,
+        unshipped=shipping.events if shipping else None,
+        unshipped_seconds=shipping.seconds if shipping else None,
+    )

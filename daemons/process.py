@@ -39,6 +39,7 @@ from flyball.daemons.registry import daemons_of
 from flyball.daemons.rights import broker_access, client_keys
 from flyball.daemons.run_folder import LostJournal, bus_endpoint, check_history
 from flyball.daemons.saved_state import known_record
+from flyball.daemons.shipping import SHIPPER
 from flyball.daemons.spec import DaemonSpec
 from flyball.daemons.supervisor import Notifier
 from flyball.daemons.upkeep import PAUSE_SECONDS, PeriodicCommand, Upkeep
@@ -58,6 +59,9 @@ KEPT_SHARE = 0.8
 
 PATIENCE_SECONDS = 7 * 24 * 3600.0
 """Longest wait for the broker to come back. It is long because a daemon can do nothing useful without the broker."""
+
+SHIPPER_PAUSE_SECONDS = 5.0
+"""Least time between two starts of the process that ships the journal, which runs as long as the broker."""
 
 OPENING_USEC = 3_600_000_000
 """Longest check and migration of the journal at a start, in microseconds. It is enough for a terabyte."""
@@ -121,11 +125,15 @@ def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
             "making room in the store", collect if own else (), folder.errors("gc"), clock, wait_seconds=PAUSE_SECONDS
         )
 
+        ship = (*command, "journal", "ship", "--supervised") if loaded.ship else ()
+        shipping = PeriodicCommand("shipping", ship, folder.errors(SHIPPER), clock, pause_seconds=SHIPPER_PAUSE_SECONDS)
+
         def look() -> None:
             upkeep.look()
             room.look()
+            shipping.look()
 
-        with closing(archiving), closing(room):
+        with closing(archiving), closing(room), closing(shipping):
             serve(journal, endpoint, loaded, voice, clock, access=access, upkeep=look)
 
 

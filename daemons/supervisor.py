@@ -316,11 +316,16 @@ class _Child:
 
 def end_with_stdin() -> None:
     """Exit at once when stdin closes; supervised programs call it."""
+    when_stdin_closes(lambda: os._exit(1))  # sys.exit would end the thread only
+
+
+def when_stdin_closes(react: Callable[[], None]) -> None:
+    """Call a function, in a thread of its own, when stdin closes."""
 
     def watch() -> None:
         while os.read(0, 1):  # not through sys.stdin: its lock, held here, would abort an orderly exit
             pass
-        os._exit(1)  # sys.exit would end this thread only
+        react()
 
     threading.Thread(target=watch, name="end-with-stdin", daemon=True).start()
 

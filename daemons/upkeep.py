@@ -23,11 +23,11 @@ EVENTS = 25_000
 """New events between two archivings; a cluster of 36 nodes has as many a day."""
 
 PAUSE_SECONDS = 600.0
-"""Least time between two starts of a command."""
+"""Usual least time between two starts of a command."""
 
 
 class PeriodicCommand:
-    """A command that is started now and then, at most every ten minutes.
+    """A command that is started now and then.
 
     It has a low priority, and has to end when its stdin closes.
 
@@ -37,14 +37,22 @@ class PeriodicCommand:
         errors: receives its stderr.
         clock: tells the time.
         wait_seconds: time before the first start.
+        pause_seconds: least time between two starts.
     """
 
     def __init__(
-        self, what: str, command: Sequence[str], errors: Path, clock: Clock, *, wait_seconds: float = 0.0
+        self,
+        what: str,
+        command: Sequence[str],
+        errors: Path,
+        clock: Clock,
+        *,
+        wait_seconds: float = 0.0,
+        pause_seconds: float = PAUSE_SECONDS,
     ) -> None:
         self._what, self._command, self._errors = what, ("nice", "-n", "10", *command), errors
         self._clock, self._log = clock, structlog.get_logger("broker")
-        self._due = clock.monotonic() + wait_seconds if command else inf
+        self._due, self._pause_seconds = clock.monotonic() + wait_seconds if command else inf, pause_seconds
         self.child: subprocess.Popen[bytes] | None = None
 
     def look(self, *, wanted: bool = True) -> bool:
@@ -55,7 +63,7 @@ class PeriodicCommand:
         now = self._clock.monotonic()
         if not self._is_idle() or not wanted or now < self._due:
             return False
-        self._due = now + PAUSE_SECONDS
+        self._due = now + self._pause_seconds
         try:
             self._start()
         except OSError as error:

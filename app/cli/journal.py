@@ -15,6 +15,7 @@ import click
 from flyball.app.api.runs import RunLocation, connected, find_broker, open_journal
 from flyball.app.bus import BROKER_ONLY, JournalPublisher, ZmqBus
 from flyball.app.cli.journal_archive import archive, delete, export, import_command
+from flyball.app.cli.journal_ship import restore, ship
 from flyball.app.cli.options import json_option, run_options, timeout_option
 from flyball.app.cli.output import echo, note, write_row, write_values
 from flyball.app.core import FlyballError, derive_id
@@ -46,7 +47,7 @@ def journal() -> None:
     """Look after the journal."""
 
 
-for command in (archive, delete, export, import_command):
+for command in (archive, delete, export, import_command, ship, restore):
     journal.add_command(command)
 
 

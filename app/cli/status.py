@@ -17,6 +17,7 @@ from flyball.app.status.summary import ADVISES_ONLY, short, show_age
 from flyball.app.status.tables import daemons_table, next_trainings, status_table
 from flyball.daemons.clock import MICROSECOND, SystemClock
 from flyball.daemons.run_folder import of_other_history
+from flyball.daemons.shipping import Shipping, shipping_of
 
 COLUMNS_EXPLAINED = """\b
 Columns:
@@ -46,7 +47,8 @@ has the reason and a remedy.
 
 In JSON, unfolded has the positions of events that a daemon could not read or
 fold and that are not voided; refused is the number of refused events;
-set_aside are files that belong to another history of the journal.
+set_aside are files that belong to another history of the journal; unshipped
+is the number of events that are not in deployment.journal.ship, null if unset.
 """
 
 
@@ -62,11 +64,13 @@ def status(location: RunLocation, *, as_json: bool) -> None:
     """
     now = read_status(location, note)
     head, unfolded, refused, lead_seconds = now.position, set[int](), 0, 0.0
+    shipping: Shipping | None = None
     if location.folder.journal.exists():
         with open_journal(location) as reader:
             head, unfolded = reader.head, {dead.position for dead in open_dead_letters(reader)}
             refused = sum(not dead.position for dead in reader.dead_letters())
             lead_seconds = _lead_seconds(reader)
+            shipping = shipping_of(location.folder, location.load(), reader, SystemClock().now())
     aside = [str(path.relative_to(location.folder.path)) for path in of_other_history(location.folder)]
     if as_json:
         extra = {
@@ -75,6 +79,7 @@ def status(location: RunLocation, *, as_json: bool) -> None:
             "unfolded": sorted(unfolded),
             "refused": refused,
             "clock_lead_seconds": lead_seconds,
+            "unshipped": shipping and shipping.events,
         }
         write_json(now.to_builtins() | extra)
     else:
@@ -98,6 +103,7 @@ def status(location: RunLocation, *, as_json: bool) -> None:
             f"WARNING: {len(aside)} files belong to another history of the journal and were set aside. "
             "See: flyball doctor --explain history-replaced"
         )
+    _warn_of_late_shipping(shipping)
     if lead_seconds > SMALL_JUMP_US / SECOND_US:
         note(
             f"Recorded time is {lead_seconds:,.0f} s ahead of this machine's clock, which was set back. It goes on, "
@@ -110,6 +116,11 @@ def status(location: RunLocation, *, as_json: bool) -> None:
             f"The run in {location.folder.path} is not running; {last}.",
             hint=f"Start it: {location.command('up')}",
         )
+
+
+def _warn_of_late_shipping(shipping: Shipping | None) -> None:
+    if shipping and (shipping.is_late or shipping.error):
+        note(f"WARNING: The journal is not shipped: {shipping.text}. See: flyball doctor --explain journal-not-shipped")
 
 
 def _mode(now: Status) -> tuple[Text, ...]:

@@ -31,6 +31,9 @@ NODE_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 ADAPTERS = "adapters"
 """Folder in a run folder from which servers load adapters."""
 
+STORE = "store"
+"""Value of ``journal.ship`` that stands for the run's store."""
+
 LEAST_BEATS = 2
 """Fewest signs of life due before a silent daemon counts as lost."""
 
@@ -69,7 +72,7 @@ class JobProcesses(FrozenModel):
 
 
 class JournalSettings(FrozenModel):
-    """Limits of the journal's file and of its archive (ADR-006)."""
+    """Limits of the journal's file and of its archive (ADR-006), and where it is shipped to (ADR-042)."""
 
     live_events: int = Field(
         250_000, ge=1, description="latest events in journal.sqlite; older ones move to the folder archive, compressed"
@@ -77,6 +80,19 @@ class JournalSettings(FrozenModel):
     delete_days: float | None = Field(
         None, gt=0, description="archived events older than this are deleted for good; unset: never"
     )
+    ship: str | None = Field(
+        None,
+        description="place to which the journal is copied while it grows: a folder on another disk, or a URL as in "
+        "deployment.store; store: deployment.store itself; unset: it is not copied",
+    )
+    ship_seconds: float = Field(2.0, gt=0, description="between two shipments")
+
+    @field_validator("ship")
+    @classmethod
+    def _check_ship(cls, ship: str | None) -> str | None:
+        if ship is not None:
+            StoreAddress.parse(ship)
+        return ship
 
 
 class TextSettings(FrozenModel):
@@ -189,9 +205,14 @@ class Deployment(FrozenModel):
             return str(run.store.absolute())
         address = StoreAddress.parse(self.store)
         if address.is_folder:
-            return str((settings_folder / address.root).absolute())
+            return _absolute(address, settings_folder)
         cached = {CACHE: str(run.cache.absolute()), CACHE_GIB: self.cache_gib}
         return str(address.replace_options({**address.options, **cached}))
+
+    def ship_name(self, settings_folder: Path) -> str | None:
+        """Return the place to which the journal is shipped, an absolute folder or a URL; None without one."""
+        name = self.store if self.journal.ship == STORE else self.journal.ship
+        return None if name is None else _absolute(StoreAddress.parse(name), settings_folder)
 
     @field_validator("store")
     @classmethod
@@ -216,6 +237,15 @@ class Deployment(FrozenModel):
         if not endpoint.startswith("tcp://") or _port(endpoint) is None:
             raise ValueError(f"{endpoint!r} is no address: write ipc://PATH or tcp://127.0.0.1:PORT")
         return endpoint
+
+    @model_validator(mode="after")
+    def _check_shipping(self) -> Self:
+        if self.journal.ship == STORE and self.store is None:
+            raise ValueError(
+                "journal.ship is the store, and that is in the run folder, on the disk of the journal; set store, or "
+                "name a folder on another disk in journal.ship"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_heartbeats(self) -> Self:
@@ -244,6 +274,11 @@ class Deployment(FrozenModel):
         return self
 
 
+def _absolute(address: StoreAddress, settings_folder: Path) -> str:
+    """Return an address whose folder, if it is one, is relative to the settings' folder."""
+    return str((settings_folder / address.root).absolute()) if address.is_folder else str(address)
+
+
 def _port(endpoint: str) -> int | None:
     try:
         return urlsplit(endpoint).port
@@ -267,6 +302,7 @@ class RunFolder:
         self.ray_address = path / "ray" / "address"  # of the cluster that `up` started
         self.ray_token = path / "ray" / "token"
         self.board = path / "state" / "board.json"  # the counts of `up` and `status`
+        self.shipping = path / "state" / "shipping.json"  # how far the journal is shipped
 
     def state(self, daemon: str, node: str) -> Path:
         """Return the file with a daemon's state."""

@@ -125,6 +125,11 @@ class Loaded:
         """Return the folder or URL of the run's store; see ``flyball.app.store.open_store``."""
         return self.deployment.store_name(run, self.folder)
 
+    @property
+    def ship(self) -> str | None:
+        """The folder or URL to which the journal is shipped; None without one."""
+        return self.deployment.ship_name(self.folder)
+
     def values(self) -> dict[str, Any]:
         """Return every effective value by dotted key, as in ``flyball.toml``."""
         configs = self.run.configs

@@ -11,6 +11,7 @@ from flyball.app.config import RunSettings
 from flyball.app.events import Event
 from flyball.app.status.configs import ConfigRow
 from flyball.app.status.status import ProcessEnd, Status
+from flyball.daemons.shipping import Shipping
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,7 @@ class Facts:
         unreadable: why this user cannot read the journal, which may be sound.
         set_aside: files that belong to another history of the journal.
         growth: ``None`` on a machine without the journal.
+        shipping: ``None`` if the journal is to be shipped nowhere, or is not here.
         unfolded, refused: numbers of dead letters, of recorded and of refused events.
         store: why the store cannot be used. ``store_use``: of a store in a folder.
         models: damage of current models, by configuration; with --deep, of all blobs under the name "store".
@@ -132,6 +134,7 @@ class Facts:
     unreadable: Problem | None = None
     set_aside: tuple[Path, ...] = ()
     growth: Growth | None = None
+    shipping: Shipping | None = None
     unfolded: int = 0
     refused: int = 0
     store: Problem | None = None

@@ -58,6 +58,7 @@ from flyball.daemons.bootstrap import check_controllers
 from flyball.daemons.clock import SystemClock
 from flyball.daemons.forecast import forecast
 from flyball.daemons.run_folder import is_held, of_other_history
+from flyball.daemons.shipping import shipping_of
 from flyball.daemons.suitability import check_bots, check_devices, check_playable, check_trainers
 
 RECENT: frozenset[type[Payload]] = frozenset(
@@ -298,6 +299,7 @@ def _with_events(place: RunLocation, reader: SqliteJournalReader, loaded: Loaded
             limit=limit or head,
             events_per_hour=SAMPLE_EVENTS / hours if hours else None,
         ),
+        shipping=shipping_of(place.folder, loaded, reader, facts.now) if loaded else None,
         recent=tuple(event for event in recent if event.sequence not in voided),
         recorded=EPOCH + timedelta(microseconds=recorded_us) if head else None,
         unfolded=len({letter.position for letter in open_dead_letters(reader)}),

@@ -21,7 +21,7 @@ from flyball.app.core import NAME_LENGTH, FlyballError
 from flyball.app.events.codec import decode
 from flyball.app.events.envelope import EPOCH, SEQUENCE_DIGITS
 from flyball.app.events.frames import Draft, Frame, FrameBuilder, Record, hash_id, seal, stored_in
-from flyball.app.journal.database import StorageError
+from flyball.app.journal.database import StorageError, remove_database
 from flyball.app.journal.kept_files import sync
 from flyball.app.journal.ports import JournalReader
 from flyball.app.journal.sqlite_journal import SqliteJournal
@@ -99,7 +99,7 @@ def import_lines(path: Path, lines: Iterable[bytes]) -> int:
     if path.exists():
         raise StorageError(f"{path} is there already.", hint="Import into an empty run folder.")
     unfinished = path.with_name(path.name + ".import")
-    _remove(unfinished)
+    remove_database(unfinished)
     try:
         with closing(SqliteJournal(unfinished)) as journal:
             records = _records(_parse_all(lines))
@@ -110,13 +110,8 @@ def import_lines(path: Path, lines: Iterable[bytes]) -> int:
         unfinished.rename(path)
         sync(path.parent)
     finally:
-        _remove(unfinished)
+        remove_database(unfinished)
     return head
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm", ".lock", ".reserve"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def _records(lines: Iterable[_Line]) -> Iterator[Record]:

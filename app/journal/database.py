@@ -329,6 +329,12 @@ def _is_at_rest(path: Path) -> bool:
     return True
 
 
+def remove_database(path: Path) -> None:
+    """Remove a database that nobody has open, with the files beside it."""
+    for suffix in ("", "-wal", "-shm", ".lock", ".reserve"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
 def structural_damage(connection: sqlite3.Connection) -> Iterator[str]:
     """Check the structure of all pages and iterate over problems."""
     for (problem,) in connection.execute("PRAGMA integrity_check"):

@@ -4,10 +4,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from flyball.app.core import FlyballError
 from flyball.app.events.frames import DeadLetter, Record
 
 StateKey = tuple[str, str]
 """Key of a row of state: its kind, and its name within the kind."""
+
+
+class Fenced(FlyballError):
+    """Another broker has taken the journal over. Nothing was written, and this broker has to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,7 @@ class Journal(JournalReader, Protocol):
 
         Raises:
             OutOfOrder: the records do not continue the journal.
+            Fenced: another broker has taken the journal over.
             StorageFull: the disk is full; nothing was written.
         """
 

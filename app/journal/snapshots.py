@@ -35,7 +35,7 @@ def write_snapshot(folder: Path, snapshot: Snapshot, head: bytes) -> None:
     unfinished = folder / "snapshot.partial"
     with new_immutable_database(unfinished, state.FORMAT) as db:
         state.write(db, snapshot.position, {**snapshot.rows, RECORD_KEY: head})
-    unfinished.rename(_path(folder, snapshot.position))
+    unfinished.rename(snapshot_path(folder, snapshot.position))
     sync(folder)
     latest_positions = list[int]()
     for position in positions(folder):
@@ -43,7 +43,7 @@ def write_snapshot(folder: Path, snapshot: Snapshot, head: bytes) -> None:
         if position <= snapshot.position and latest:
             latest_positions.append(position)
         else:
-            _path(folder, position).unlink()
+            snapshot_path(folder, position).unlink()
 
 
 def positions(folder: Path) -> list[int]:
@@ -57,13 +57,14 @@ def read_snapshot(folder: Path, upto: int, head_at: Callable[[int], bytes | None
         if position <= upto:
             with (
                 suppress(FlyballError),
-                closing(open_read_only(_path(folder, position), state.FORMAT, immutable=True)) as db,
+                closing(open_read_only(snapshot_path(folder, position), state.FORMAT, immutable=True)) as db,
             ):
-                _, rows = state.load(db, _path(folder, position))
+                _, rows = state.load(db, snapshot_path(folder, position))
                 if rows.pop(RECORD_KEY, None) == head_at(position):
                     return Snapshot(position, rows)
     return None
 
 
-def _path(folder: Path, position: int) -> Path:
+def snapshot_path(folder: Path, position: int) -> Path:
+    """Return the file of the snapshot at a position."""
     return folder / f"{position:012}.snapshot"

@@ -34,13 +34,19 @@ Activity = Literal["selfplay", "training", "evaluation", "promotion"]
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Sizes of a run's files, in bytes, and its dead letters. ``free`` and ``size`` are of the run folder's disk."""
+    """Sizes of a run's files, in bytes, and its dead letters. ``free`` and ``size`` are of the run folder's disk.
+
+    ``unshipped`` is the number of events that are not shipped, the first of them recorded ``unshipped_seconds`` ago;
+    ``None`` if the journal is to be shipped nowhere.
+    """
 
     journal: int
     archive: int
     free: int
     size: int
     dead_letters: int
+    unshipped: int | None = None
+    unshipped_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +151,7 @@ def _of_row(name: str, kind: Kind, text: str, value: Callable[[DaemonRow], float
     )
 
 
-def _of_storage(name: str, text: str, value: Callable[[Storage], float]) -> Metric:
+def _of_storage(name: str, text: str, value: Callable[[Storage], float | None]) -> Metric:
     return Metric(name, "gauge", text, (), lambda view: [((), None if view.storage is None else value(view.storage))])
 
 
@@ -337,6 +343,14 @@ METRICS: tuple[Metric, ...] = (
     _of_storage("flyball_journal_bytes", "Size of journal.sqlite and its log.", lambda s: s.journal),
     _of_storage("flyball_archive_bytes", "Size of the archived segments and snapshots.", lambda s: s.archive),
     _of_storage("flyball_dead_letters", "Recorded events that could not be read or folded.", lambda s: s.dead_letters),
+    _of_storage(
+        "flyball_journal_unshipped_events", "Events that are not in deployment.journal.ship.", lambda s: s.unshipped
+    ),
+    _of_storage(
+        "flyball_journal_unshipped_seconds",
+        "Time since the first event was recorded that is not in deployment.journal.ship.",
+        lambda s: s.unshipped_seconds,
+    ),
     _of_storage("flyball_disk_free_bytes", "Free space on the run folder's disk.", lambda s: s.free),
     _of_storage("flyball_disk_size_bytes", "Size of the run folder's disk.", lambda s: s.size),
     Metric(

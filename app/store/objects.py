@@ -4,6 +4,7 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -45,98 +46,25 @@ class StoreUnavailable(FlyballError, code="unavailable"):
     """A store that did not answer for too long."""
 
 
-class ObjectStore:
-    """Blobs as objects ``root/ab/cd/abcd…`` of an object store.
-
-    A folder store has the same layout, so either can be copied to the other.
-
-    An object appears whole or not at all. A process killed while it uploads a large one leaves parts that no reader
-    sees.
+class RemoteFiles:
+    """The file system of an object store, whose requests are repeated after transient errors.
 
     Args:
         address: of the store.
         pauses: seconds between attempts at a request.
         sleep: waits for a number of seconds.
+        setting: that names the store, for the hints of errors.
     """
 
     def __init__(
-        self, address: StoreAddress, pauses: Sequence[float] = PAUSES, sleep: Callable[[float], None] = time.sleep
+        self,
+        address: StoreAddress,
+        pauses: Sequence[float] = PAUSES,
+        sleep: Callable[[float], None] = time.sleep,
+        setting: str = "deployment.store",
     ) -> None:
-        self._address, self._pauses, self._sleep = address, tuple(pauses), sleep
+        self._address, self._pauses, self._sleep, self._setting = address, tuple(pauses), sleep, setting
         self._options = {**DEFAULTS.get(address.scheme, {}), **address.options}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ObjectStore) and str(self._address) == str(other._address)
-
-    def __hash__(self) -> int:
-        return hash(str(self._address))
-
-    def put(self, data: bytes) -> str:
-        """See ``BlobStore.put``. A blob that is stored intact is not sent again.
-
-        Also raises ``UnusableStore``, ``StoreRefused`` or ``StoreUnavailable``.
-        """
-        key = key_of(data)
-        path = self._path(key)
-
-        def send(files: Any) -> None:
-            if not _holds(files, path, data):
-                files.pipe_file(path, data)
-                if (arrived := files.info(path)["size"]) != len(data):
-                    raise OSError(f"{arrived} of {len(data)} bytes arrived")
-
-        try:
-            self._with_retries(send)
-        except FileNotFoundError as error:
-            raise UnusableStore(
-                f"{self._address.root} does not exist: {_reason_of(error)}.",
-                hint="Make the bucket, or correct deployment.store.",
-            ) from error
-        return key
-
-    def get(self, key: str) -> bytes:
-        """See ``BlobStore.get``. Also raises ``UnusableStore``, ``StoreRefused`` or ``StoreUnavailable``."""
-        path = self._path(checked_key(key))
-        try:
-            data: bytes = self._with_retries(lambda files: files.cat_file(path))
-        except FileNotFoundError:
-            raise missing(key) from None
-        return verified(key, data)
-
-    def has(self, key: str) -> bool:
-        """See ``BlobStore.has``."""
-        path = self._path(checked_key(key))
-        try:
-            self._with_retries(lambda files: files.info(path))
-        except FileNotFoundError:
-            return False
-        return True
-
-    def delete(self, key: str) -> None:
-        """See ``BlobStore.delete``."""
-        path = self._path(checked_key(key))
-        try:
-            self._with_retries(lambda files: files.rm_file(path))
-        except FileNotFoundError:
-            return
-
-    def keys(self) -> Iterator[str]:
-        """See ``BlobStore.keys``."""
-        return (blob.key for blob in self.entries())
-
-    def entries(self) -> Iterator[StoredBlob]:
-        """See ``BlobStore.entries``."""
-        try:
-            objects = self._with_retries(lambda files: files.find(self._stripped, detail=True))
-        except FileNotFoundError:
-            return
-        for path, info in objects.items():
-            key = path.rpartition("/")[2]
-            if KEY.fullmatch(key) and path == f"{self._stripped}/{key[:2]}/{key[2:4]}/{key}":
-                yield StoredBlob(key, info["size"], _modification_time(info))
-
-    def _path(self, key: str) -> str:
-        return f"{self._address.root}/{key[:2]}/{key[2:4]}/{key}"
 
     @property
     def _stripped(self) -> str:
@@ -162,7 +90,7 @@ class ObjectStore:
                 raise UnusableStore(
                     f"{self._address.root} cannot be opened: {_reason_of(error)}.",
                     hint="For s3:// install 'flyball[s3]', for gs:// gcsfs, for abfs:// adlfs; then look at the "
-                    "options in deployment.store.",
+                    f"options in {self._setting}.",
                 ) from error
             except Exception as error:  # each library behind fsspec has errors of its own
                 if REFUSALS.intersection(kind.__name__ for kind in type(error).__mro__):
@@ -172,10 +100,97 @@ class ObjectStore:
                 if pause is None:
                     raise StoreUnavailable(
                         f"{self._address.root} does not answer: {type(error).__name__}: {_reason_of(error)}.",
-                        hint="Does it run, and is deployment.store its address?",
+                        hint=f"Does it run, and is {self._setting} its address?",
                     ) from error
                 self._sleep(pause)
         raise AssertionError("unreachable")
+
+    def _send(self, path: str, data: bytes, *, unless_there: bool = False) -> None:
+        """Write an object; ``unless_there``, only if it is missing or differs. Raises as ``_with_retries``."""
+
+        def send(files: Any) -> None:
+            if not (unless_there and _holds(files, path, data)):
+                files.pipe_file(path, data)
+                if (arrived := files.info(path)["size"]) != len(data):
+                    raise OSError(f"{arrived} of {len(data)} bytes arrived")
+
+        try:
+            self._with_retries(send)
+        except FileNotFoundError as error:
+            raise UnusableStore(
+                f"{self._address.root} does not exist: {_reason_of(error)}.",
+                hint=f"Make the bucket, or correct {self._setting}.",
+            ) from error
+
+    def _remove(self, path: str) -> None:
+        """Delete an object, if it is stored. Raises as ``_with_retries``."""
+        with suppress(FileNotFoundError):
+            self._with_retries(lambda files: files.rm_file(path))
+
+
+class ObjectStore(RemoteFiles):
+    """Blobs as objects ``root/ab/cd/abcd…`` of an object store; see ``RemoteFiles``.
+
+    A folder store has the same layout, so either can be copied to the other.
+
+    An object appears whole or not at all. A process killed while it uploads a large one leaves parts that no reader
+    sees.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectStore) and str(self._address) == str(other._address)
+
+    def __hash__(self) -> int:
+        return hash(str(self._address))
+
+    def put(self, data: bytes) -> str:
+        """See ``BlobStore.put``. A blob that is stored intact is not sent again.
+
+        Also raises ``UnusableStore``, ``StoreRefused`` or ``StoreUnavailable``.
+        """
+        key = key_of(data)
+        self._send(self._path(key), data, unless_there=True)
+        return key
+
+    def get(self, key: str) -> bytes:
+        """See ``BlobStore.get``. Also raises ``UnusableStore``, ``StoreRefused`` or ``StoreUnavailable``."""
+        path = self._path(checked_key(key))
+        try:
+            data: bytes = self._with_retries(lambda files: files.cat_file(path))
+        except FileNotFoundError:
+            raise missing(key) from None
+        return verified(key, data)
+
+    def has(self, key: str) -> bool:
+        """See ``BlobStore.has``."""
+        path = self._path(checked_key(key))
+        try:
+            self._with_retries(lambda files: files.info(path))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def delete(self, key: str) -> None:
+        """See ``BlobStore.delete``."""
+        self._remove(self._path(checked_key(key)))
+
+    def keys(self) -> Iterator[str]:
+        """See ``BlobStore.keys``."""
+        return (blob.key for blob in self.entries())
+
+    def entries(self) -> Iterator[StoredBlob]:
+        """See ``BlobStore.entries``."""
+        try:
+            objects = self._with_retries(lambda files: files.find(self._stripped, detail=True))
+        except FileNotFoundError:
+            return
+        for path, info in objects.items():
+            key = path.rpartition("/")[2]
+            if KEY.fullmatch(key) and path == f"{self._stripped}/{key[:2]}/{key[2:4]}/{key}":
+                yield StoredBlob(key, info["size"], _modification_time(info))
+
+    def _path(self, key: str) -> str:
+        return f"{self._address.root}/{key[:2]}/{key[2:4]}/{key}"
 
 
 _CREDENTIALS_HINT = (

@@ -5,18 +5,15 @@ It was restored from an older copy, or exchanged (ADR-005).
 
 import shutil
 import subprocess
-import time
-from contextlib import closing
 
 import pytest
-from bus_rig import FLYBALL, address, broker_daemon, broker_thread, checked, gather
+from bus_rig import FLYBALL, address, broker_daemon, broker_thread, checked, gather, run_feedback
 from memory_outbox import MemoryOutbox
 
 from flyball.app.bus import ZmqBus
 from flyball.app.bus.ports import OtherHistory
 from flyball.app.config import RunFolder
-from flyball.app.events import DaemonReady
-from flyball.app.journal import KnownRecord, SqliteJournalReader, history
+from flyball.app.journal import KnownRecord
 from flyball.app.journal.memory import MemoryJournal, MemoryStateStore
 from flyball.daemons.run_folder import LostJournal, check_history, of_other_history
 from flyball.daemons.saved_state import SavedState, known_record
@@ -106,23 +103,6 @@ def test_saved_state_keeps_the_known_record():
     state.save(5)
     state.complete(9)
     assert known_record(store) == SavedState(store, ()).latest_record == KnownRecord(9, 1234)
-
-
-def starts(folder: RunFolder) -> int:
-    """Return how often the daemon has become ready, by the journal."""
-    with closing(SqliteJournalReader(folder.journal)) as reader:
-        return sum(event.data.daemon == "feedback" for event in history(reader, types={DaemonReady}))
-
-
-def run_feedback(folder: RunFolder) -> int:
-    """Return a daemon's exit code, once it was ready or ended."""
-    before = starts(folder)
-    command = (*FLYBALL, "--run", str(folder.path), "daemon", "run", "feedback")
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as daemon:
-        while daemon.poll() is None and starts(folder) == before:
-            time.sleep(0.1)
-        daemon.terminate()
-        return daemon.wait(timeout=60)
 
 
 def test_restored_backup_beside_newer_state_is_rebuilt(tmp_path):

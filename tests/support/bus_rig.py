@@ -10,9 +10,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,8 +25,8 @@ from flyball.app.bus import Subscription, ZmqBus
 from flyball.app.bus.broker import Broker
 from flyball.app.config import Deployment, RunFolder
 from flyball.app.core import derive_id
-from flyball.app.events import Envelope, Event, ParityChecked, QualityDegraded, originate
-from flyball.app.journal import SqliteJournal
+from flyball.app.events import DaemonReady, Envelope, Event, ParityChecked, QualityDegraded, originate
+from flyball.app.journal import SqliteJournal, SqliteJournalReader, history
 from flyball.daemons.clock import SystemClock
 from flyball.daemons.run_folder import bus_endpoint
 
@@ -122,9 +123,9 @@ FLYBALL = (sys.executable, "-m", "flyball.app.cli")
 
 
 @contextmanager
-def broker_daemon(folder: Path) -> Iterator[None]:
+def broker_daemon(folder: Path, settings: str = "") -> Iterator[BaseProcess]:
     """Run the broker of a run folder until the context ends. It hardly ever ticks, and must not write to stderr."""
-    (folder / "flyball.toml").write_text("tick_seconds = 100000\n")
+    (folder / "flyball.toml").write_text(f"tick_seconds = 100000\n{settings}")
     endpoint, stderr = bus_endpoint(RunFolder(folder), Deployment()), folder / "broker.stderr"
     process = PREPARED.Process(target=_run_broker, args=(folder, stderr))
     process.start()
@@ -132,7 +133,9 @@ def broker_daemon(folder: Path) -> Iterator[None]:
         while not is_listening(endpoint):
             assert process.is_alive(), stderr.read_text()
             time.sleep(0.02)
-        yield
+        yield process
+        if process.exitcode == -signal.SIGKILL:  # by the test
+            return
         process.terminate()
         process.join()
         assert (process.exitcode, stderr.read_text()) == (0, "")
@@ -146,6 +149,23 @@ def _run_broker(folder: Path, stderr: Path) -> None:
     from flyball.app.cli import main
 
     main(["--run", str(folder), "daemon", "run", "broker"], prog_name="flyball")
+
+
+def starts(folder: RunFolder) -> int:
+    """Return how often the daemon has become ready, by the journal."""
+    with closing(SqliteJournalReader(folder.journal)) as reader:
+        return sum(event.data.daemon == "feedback" for event in history(reader, types={DaemonReady}))
+
+
+def run_feedback(folder: RunFolder) -> int:
+    """Return a daemon's exit code, once it was ready or ended."""
+    before = starts(folder)
+    command = (*FLYBALL, "--run", str(folder.path), "daemon", "run", "feedback")
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as daemon:
+        while daemon.poll() is None and starts(folder) == before:
+            time.sleep(0.1)
+        daemon.terminate()
+        return daemon.wait(timeout=60)
 
 
 class RawClient:

@@ -42,6 +42,7 @@ from flyball.app.events import (
     resolve,
 )
 from flyball.app.status.status import Board, ProcessEnd
+from flyball.daemons.shipping import Shipping
 
 ROOT = Path(__file__).parents[2]
 CODES = [code_of(check) for check in CHECKS]
@@ -55,6 +56,7 @@ WHO = {"daemon": "training", "node": "laptop"}
 WORKER = {"daemon": "selfplay_worker", "node": "node1"}
 THIRD = ModelHash("d" * 64)
 GATE_SECONDS = round(GATE_HOURS * 3600)
+SHIPPING = Shipping("/nfs/ship", 1204, 340.0, limit_seconds=34.0, error="", hint="", beside=False)
 SHARD = next(event.data for event in recording().events if isinstance(event.data, SelfplayComplete))
 ASKED = training_of(model=OLD, seed=3, epochs=3)
 
@@ -184,6 +186,7 @@ PLANTED: dict[str, Callable[[], Facts]] = {
     "history-replaced": lambda: replace(BASE, set_aside=(Path("state/feedback@laptop.sqlite.other-history"),)),
     "archive-missing": lambda: replace(BASE, missing=(PROBLEM,)),
     "archive-behind": lambda: replace(BASE, growth=Growth(10**6, 0, 400_000, 400_000, 250_000, 100.0)),
+    "journal-not-shipped": lambda: replace(BASE, shipping=SHIPPING),
     "journal-growth": lambda: replace(BASE, growth=Growth(10**9, 0, 10**5, 10**5, 250_000, 10**6)),
     "dead-letters": lambda: replace(BASE, unfolded=1),
     "broker-unreachable": lambda: replace(BASE, broker=HELD_UP),
