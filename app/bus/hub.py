@@ -340,8 +340,8 @@ class Hub:
             runs = self._sequencer.admit(frame, now_us, session.producer)
         except (DamagedFrame, PublishRefused) as error:
             epoch, base, count = peek(raw) or (0, 0, 0)
-            self._sequencer.skip(session.producer, epoch, base, count)
-            if not isinstance(error, KeyRefused):  # those are reported by events, which a flood cannot multiply
+            is_new = self._sequencer.skip(session.producer, epoch, base, count) or not count
+            if is_new and not isinstance(error, KeyRefused):  # those are events, which a flood cannot multiply
                 self._dead_letters.append(DeadLetter(0, session.producer, self._source, str(error), raw))
             refusal = wire.REJECT_FORM.pack(wire.REJECT, epoch, base, count)
             self._answers.append((peer, [refusal, str(error).encode()]))

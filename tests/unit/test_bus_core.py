@@ -1,7 +1,7 @@
 """The bus's pure parts: window, order, credit, rate, memory."""
 
 import pytest
-from bus_rig import checked
+from bus_rig import START, checked
 
 from flyball.app.bus.fanout import SKIPPED_POSITIONS, Fanout, Piece, RecentRecords, SubscriptionCursor
 from flyball.app.bus.hub import Hub, RateLimiter
@@ -18,6 +18,7 @@ from flyball.app.bus.wire import (
     FRAME,
     GREET,
     HELLO,
+    REJECT,
     SUBSCRIBE,
     TOKEN_FORM,
     WELCOME,
@@ -27,6 +28,7 @@ from flyball.app.bus.wire import (
     ack,
     read_ack,
 )
+from flyball.app.events import NodeLost, originate
 from flyball.app.events.frames import Frame, frame_of
 from flyball.app.journal import Fenced
 from flyball.app.journal.memory import MemoryJournal
@@ -234,6 +236,18 @@ def test_superseded_broker_ends_before_it_turns_clients_away(request_):
     answers, hello = greeted(SupersededJournal(), **changes)
     with pytest.raises(Fenced):
         answers(hello, *messages)
+
+
+def test_refused_frame_that_comes_again_is_one_dead_letter():
+    """Its first refusal may be lost with the connection."""
+    journal = MemoryJournal()
+    lost = originate(NodeLost(daemon="training", node="a", silent_seconds=9.0), event_id="lost", time=START)
+    raw = frame_of([lost], producer="p", epoch=1, base=0)
+    answers, hello = greeted(journal)
+    assert answers(hello, (FRAME, raw)) == [WELCOME, REJECT]
+    answers, hello = greeted(journal)
+    assert answers(hello, (FRAME, raw), (FRAME, frame(1, base=1).raw)) == [WELCOME, ACK, REJECT]
+    assert [dead.body for dead in journal.dead_letters()] == [raw]
 
 
 def records(count):
