@@ -137,6 +137,19 @@ def test_lost_daemon_that_starts_again_does_not_return(table: Table, happens: tu
     assert table.at(11.0) == []
 
 
+@pytest.mark.parametrize("fact", [STARTED, READY, STOPPED], ids=["started", "ready", "stopped"])
+def test_pending_return_ends_with_the_daemons_next_fact(table: Table, fact: Payload) -> None:
+    """A connection's frames and the sign behind them come in one turn, and the sign is heard first.
+
+    NODE_RETURNED after DAEMON_STOPPED would give jobs to a daemon that is gone.
+    """
+    table.tell(READY)
+    table.at(10.0)
+    table.hear()
+    table.tell(fact)
+    assert table.at(11.0) == []
+
+
 def test_sign_is_shown_with_its_age(table: Table) -> None:
     table.tell(READY)
     table.hear()
