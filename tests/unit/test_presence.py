@@ -112,7 +112,7 @@ def test_lost_daemon_that_is_heard_again_returns_once(table: Table) -> None:
 
 
 def test_lost_daemon_that_was_not_ready_returns_when_it_is(table: Table) -> None:
-    """NODE_REMAX_WAIT_SED must not precede DAEMON_READY. NODE_REMAX_WAIT_SED means that the daemon works as before."""
+    """NODE_RETURNED must not precede DAEMON_READY. NODE_RETURNED means that the daemon works as before."""
     table.tell(STARTED)
     assert [type(fact) for fact in table.at(10.0)] == [NodeLost]
     for sign in (STARTING, ALIVE):
@@ -129,7 +129,7 @@ def test_lost_daemon_that_was_not_ready_returns_when_it_is(table: Table) -> None
     ids=["a first sign that overtakes DAEMON_STARTED", "starting", "started", "ready"],
 )
 def test_lost_daemon_that_starts_again_does_not_return(table: Table, happens: tuple, sign: Sign) -> None:
-    """DAEMON_READY replaces NODE_REMAX_WAIT_SED, because it also has the capacity."""
+    """DAEMON_READY replaces NODE_RETURNED, because it also has the capacity."""
     table.tell(READY)
     table.at(10.0)
     table.tell(*happens)
