@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from bus_simulation.simulation import Failure, Outcome, Simulation
 
 CHUNK = 50
-SHOWN_FAILURES = 3
+SHOWN_FAILURES, REPORTED = 3, 1000
 
 
 def outcomes(seeds: range) -> tuple[list[Outcome], list[tuple[str, str]]]:
@@ -63,6 +63,8 @@ def main() -> None:
         seeds += len(done) + len(failed)
         for outcome in done:
             events, drained, struck = events + outcome.events, max(drained, outcome.drained_s), struck + outcome.struck
+        if not seeds % REPORTED:
+            say(f"{seeds} seeds, {failures} failed")
         for failure, summary in failed:
             failures += 1
             say(failure if failures <= SHOWN_FAILURES else summary)

@@ -229,7 +229,8 @@ class ProgramProcess(Process):
                 self._questions.discard(token)
                 self._store_frames()
             case Settled(keys):
-                self._outbox.remove(keys)
+                with suppress(FlyballError):  # what stays is sent again at the next start
+                    self._outbox.remove(keys)
             case Changed(subscription):
                 if subscription.error is not None:
                     raise Violation(f"a subscription of {self.name} ended: {subscription.error}")
