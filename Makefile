@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 VLLM := .venv-vllm
 VLLM_STAMP := $(VLLM)/.installed
 
-.PHONY: venv up test test-all test-vllm check bench clean
+.PHONY: venv up test test-all test-vllm soak check bench clean
 .DEFAULT_GOAL := venv
 
 venv: $(STAMP)
@@ -53,6 +53,16 @@ $(VLLM_STAMP): deploy/vllm-requirements.txt
 	@$(VLLM)/bin/python -m pip install --quiet $(PIP_FLAGS) -r deploy/vllm-requirements.txt
 	@$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
+
+# Seeds of the simulated bus (ADR-041), then real processes that are killed, halted or run out of disk: hours.
+SEEDS ?= 20000
+CHAOS := tests/integration/test_bus_durability.py tests/integration/test_bus_load.py \
+	tests/integration/test_living_processes.py tests/system/test_kill_any_daemon.py tests/system/test_lost_files.py \
+	tests/system/test_participants_killed.py tests/system/test_replay_killed.py
+
+soak: venv
+	@$(BIN)/python tests/support/bus_soak.py --seeds $(SEEDS)
+	@$(BIN)/python -m pytest -n 0 -m 'not gpu and not vllm' $(CHAOS) $(ARGS)
 
 check: venv
 	@$(BIN)/ruff check .

@@ -175,9 +175,14 @@ class Hub:
             self._sequencer.admit(Frame.parse(raw), now_us, self._source)
 
     def settle(self) -> None:
-        """Append pending records and dead letters to the journal; acknowledge them."""
+        """Append pending records and dead letters to the journal; then acknowledge and answer.
+
+        Raises:
+            Fenced: another broker has taken over. This is noticed before any answer, also by an empty transaction:
+                that broker may have recorded what this one would turn a client away for.
+        """
         records, marks = self._sequencer.take()
-        if records or marks or self._dead_letters:
+        if records or marks or self._dead_letters or self._acks or self._answers:
             self._journal.append(records, marks=marks, dead_letters=self._dead_letters)
         self._out += [(peer, wire.ack(epoch, runs)) for (peer, epoch), runs in self._acks.items()]
         self._out += self._answers
@@ -273,7 +278,7 @@ class Hub:
             why = f"The broker serves {self._limits.max_sessions} connections already."
             return self._greet(peer, self._limits.retry_ms, why)
         if hello.known and (why := self._contradiction(*hello.known)):
-            self._out.append((peer, [wire.FOREIGN, why.encode()]))
+            self._answers.append((peer, [wire.FOREIGN, why.encode()]))
             return None
         if rival := self._rival_session(hello, now):
             why = f"{hello.producer} is another process's name: {rival.hello.place} has it since {_time(rival)}."
@@ -335,8 +340,8 @@ class Hub:
             runs = self._sequencer.admit(frame, now_us, session.producer)
         except (DamagedFrame, PublishRefused) as error:
             epoch, base, count = peek(raw) or (0, 0, 0)
-            self._sequencer.skip(session.producer, epoch, base, count)
-            if not isinstance(error, KeyRefused):  # those are reported by events, which a flood cannot multiply
+            is_new = self._sequencer.skip(session.producer, epoch, base, count) or not count
+            if is_new and not isinstance(error, KeyRefused):  # those are events, which a flood cannot multiply
                 self._dead_letters.append(DeadLetter(0, session.producer, self._source, str(error), raw))
             refusal = wire.REJECT_FORM.pack(wire.REJECT, epoch, base, count)
             self._answers.append((peer, [refusal, str(error).encode()]))
@@ -368,7 +373,7 @@ class Hub:
             self._fanout.add(peer, request, position)
             self._out.append((peer, [wire.OPENED_FORM.pack(wire.OPENED, request.id, position)]))
             return
-        self._out.append((peer, [wire.ID_FORM.pack(wire.CLOSED, request.id), why.encode()]))
+        self._answers.append((peer, [wire.ID_FORM.pack(wire.CLOSED, request.id), why.encode()]))
 
     def _ask(self, peer: bytes, session: Session, parts: list[bytes]) -> None:
         """Carry out a peer's request (``wire.ASK``); it is answered after the next transaction."""

@@ -73,7 +73,7 @@ class PresenceTable:
     def __init__(self, silent_seconds: float) -> None:
         self._silent_seconds = silent_seconds
         self._entries: dict[str, Entry] = {}
-        self._returned: list[NodeReturned] = []
+        self._returned: dict[str, NodeReturned] = {}  # to be published
         self._checked_at, self._called_at, self._called_head = float("-inf"), float("-inf"), 0
 
     def recall(self, journal: JournalReader, now: float, *, give_up: Callable[[], bool] = lambda: False) -> None:
@@ -82,7 +82,10 @@ class PresenceTable:
         self.fold((event.data for event in takewhile(lambda _: not give_up(), facts)), now)
 
     def fold(self, facts: Iterable[Payload], now: float) -> None:  # noqa: C901 - one case for each type
-        """Apply recorded facts; those of other types are ignored."""
+        """Apply recorded facts; those of other types are ignored.
+
+        What a daemon says of itself ends its pending return, because NODE_RETURNED must not follow DAEMON_STOPPED.
+        """
         for fact in facts:
             match fact:
                 case DaemonStarted():
@@ -91,6 +94,7 @@ class PresenceTable:
                     self._enter(_name(fact), Entry(now, position))
                 case DaemonStopped():
                     self._entries.pop(_name(fact), None)
+                    self._returned.pop(_name(fact), None)
                 case NodeLost() | NodeReturned():
                     if entry := self._entries.get(_name(fact)):
                         entry.lost = isinstance(fact, NodeLost)
@@ -109,7 +113,7 @@ class PresenceTable:
             return
         if entry.lost and entry.position is not None and sign.position is not None:
             silent_seconds = round(max(now - entry.heard, self._silent_seconds), 3)
-            self._returned.append(NodeReturned(**_parts(producer), silent_seconds=silent_seconds))
+            self._returned[producer] = NodeReturned(**_parts(producer), silent_seconds=silent_seconds)
             entry.lost = False
         entry.heard, entry.sign = now, sign
         if entry.position is not None and sign.position is not None:
@@ -117,7 +121,7 @@ class PresenceTable:
 
     def due(self, now: float, head: int) -> list[Payload]:
         """Return the facts to publish right after ``head``, the last folded event: returns, losses, a roll call."""
-        facts: list[Payload] = [*self._returned]
+        facts: list[Payload] = [*self._returned.values()]
         self._returned.clear()
         if now - self._checked_at >= LOOK_S:
             self._checked_at = now
@@ -144,6 +148,7 @@ class PresenceTable:
         if entry.position is not None and (before := self._entries.get(name)):
             entry.sign = before.sign
         self._entries[name] = entry
+        self._returned.pop(name, None)
         if len(self._entries) > MOST_DAEMONS:
             del self._entries[min(self._entries, key=lambda daemon: self._entries[daemon].heard)]
 

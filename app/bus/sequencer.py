@@ -121,11 +121,16 @@ class Sequencer:
         if (producer, epoch) not in self._touched:
             self.marks.pop((producer, epoch), None)
 
-    def skip(self, producer: str, epoch: int, base: int, count: int) -> None:
-        """Advance past a refused frame, because otherwise the next frame raises ``Gap``."""
-        if self.marks.get((producer, epoch)) == base:
+    def skip(self, producer: str, epoch: int, base: int, count: int) -> bool:
+        """Advance past a refused frame, because otherwise the next frame raises ``Gap``.
+
+        Returns whether the frame is new. One that comes again was refused before, and its answer was lost.
+        """
+        expected = self.marks.get((producer, epoch))
+        if expected == base:
             self.marks[producer, epoch] = base + count
             self._touched.add((producer, epoch))
+        return expected is None or expected < base + count
 
     def take(self) -> tuple[list[Record], dict[tuple[str, int], int]]:
         """Return the records and the changed marks since the last call."""

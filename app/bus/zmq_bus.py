@@ -315,7 +315,7 @@ class ZmqBus:
                 case Changed(state) if subscription := self._subscriptions.get(state):
                     subscription.notify()
                 case Settled(keys) if self._outbox is not None:
-                    self._outbox.remove(keys)
+                    self._delete_frames(self._outbox, keys)
                 case Reconnect():
                     self._reconnect()
                 case Postponed(why) if why != self._postponed:
@@ -341,6 +341,17 @@ class ZmqBus:
                 _fail(self._publishes, error)
             else:
                 self._client.mark_stored()
+
+    def _delete_frames(self, outbox: Outbox, keys: Collection[tuple[int, int]]) -> None:
+        """Delete frames that are acknowledged or refused.
+
+        Those that cannot be deleted are sent again at the next start, and recorded once. An error would end this turn,
+        and later outcomes with it.
+        """
+        try:
+            outbox.remove(keys)
+        except FlyballError as error:
+            structlog.get_logger("bus").warning("the outbox keeps acknowledged events", reason=str(error))
 
     def _set_alarm(self) -> None:
         due = self._client.next_deadline()

@@ -131,7 +131,7 @@ class Journal(JournalReader, Protocol):
 
         Raises:
             OutOfOrder: the records do not continue the journal.
-            Fenced: another broker has taken the journal over.
+            Fenced: another broker has taken the journal over; also where there is nothing to write.
             StorageFull: the disk is full; nothing was written.
         """
 

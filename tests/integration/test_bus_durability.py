@@ -125,6 +125,32 @@ async def test_a_full_outbox_is_said_to_the_publisher(tmp_path):
     await bus.close()
 
 
+class UndeletableOutbox(MemoryOutbox):
+    """An outbox on a full disk, where deleting needs room, too."""
+
+    def remove(self, keys):
+        raise StorageFull("No room.")
+
+
+async def test_outbox_that_cannot_delete_does_not_stop_the_bus(tmp_path):
+    """What stays in it is sent again at the next start, and recorded once."""
+    broken, journal, outbox = [], MemoryJournal(), UndeletableOutbox()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: broken.append(context))
+    bus = ZmqBus(address(tmp_path), producer="p", outbox=outbox)
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(bus.publish(checked(0)))
+        await until(outbox.load)
+        with broker_thread(journal, address(tmp_path)):
+            assert await waiting == 1
+            assert await bus.publish(checked(1)) == 2
+            await bus.close()
+            bus = ZmqBus(address(tmp_path), producer="p", outbox=outbox)
+            assert await bus.publish(checked(2)) == 3
+            await bus.close()
+    assert broken == []
+    assert journal.head == 3
+
+
 async def test_full_disk_stops_the_broker_and_loses_no_event(tmp_path):
     """Keep acknowledged events in the journal, and waiting events in the outbox."""
     journal, outbox = SqliteJournal(tmp_path / "journal.db"), MemoryOutbox()

@@ -89,6 +89,11 @@ def test_pip_flags_choose_the_build_of_torch(tmp_path: Path) -> None:
 
 PYTEST = ".venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder"
 INNER = "tests/unit tests/property tests/contract tests/replay tests/system/test_one_loop.py"
+CHAOS = (
+    "tests/integration/test_bus_durability.py tests/integration/test_bus_load.py "
+    "tests/integration/test_living_processes.py tests/system/test_kill_any_daemon.py tests/system/test_lost_files.py "
+    "tests/system/test_participants_killed.py tests/system/test_replay_killed.py"
+)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +102,13 @@ INNER = "tests/unit tests/property tests/contract tests/replay tests/system/test
         ("test", [f"{PYTEST} {INNER} -x"]),
         ("test-all", [f"{PYTEST} -x"]),
         ("test-all CI=true", [f"{PYTEST} --hypothesis-profile thorough -x"]),
+        (
+            "soak SEEDS=7",
+            [
+                ".venv/bin/python tests/support/bus_soak.py --seeds 7",
+                f".venv/bin/python -m pytest -n 0 -m 'not gpu and not vllm' {CHAOS} -x",
+            ],
+        ),
         ("bench", [".venv/bin/python -m pytest -m benchmark -s tests/benchmarks -x"]),
         (
             "check",

@@ -1,14 +1,36 @@
 """The bus's pure parts: window, order, credit, rate, memory."""
 
 import pytest
-from bus_rig import checked
+from bus_rig import START, checked
 
 from flyball.app.bus.fanout import SKIPPED_POSITIONS, Fanout, Piece, RecentRecords, SubscriptionCursor
 from flyball.app.bus.hub import Hub, RateLimiter
 from flyball.app.bus.ports import BrokerLimits
 from flyball.app.bus.sequencer import Gap, IdWindow, Run, Sequencer
-from flyball.app.bus.wire import ACK, EVENTS_FORM, FRAME, GREET, HELLO, WELCOME, Hello, Subscribe, ack, read_ack
+from flyball.app.bus.wire import (
+    ACK,
+    ANSWER,
+    ASK,
+    BURY,
+    CLOSED,
+    EVENTS_FORM,
+    FOREIGN,
+    FRAME,
+    GREET,
+    HELLO,
+    REJECT,
+    SUBSCRIBE,
+    TOKEN_FORM,
+    WELCOME,
+    Bury,
+    Hello,
+    Subscribe,
+    ack,
+    read_ack,
+)
+from flyball.app.events import NodeLost, originate
 from flyball.app.events.frames import Frame, frame_of
+from flyball.app.journal import Fenced
 from flyball.app.journal.memory import MemoryJournal
 
 
@@ -170,6 +192,62 @@ def test_frames_after_a_gap_are_ignored_until_the_next_hello():
         hub.settle()
         sent.append([head[:1] for _, (head, *_) in hub.messages()])
     assert sent == [[WELCOME], [GREET], [], [], [WELCOME], [ACK]]
+
+
+def greeted(journal, **changes):
+    """Return a broker with a connection that has sent its hello, and a function to send more and settle."""
+    hub = Hub(journal, "broker@here", BrokerLimits())
+    hello = Hello(greeting=1, producer="p", epochs=((1, 0),), life=1, place="here", sole=False, **changes)
+
+    def answers(*messages):
+        for parts in messages:
+            hub.receive(b"one", list(parts), 0.0, 0)
+        hub.settle()
+        return [head[:1] for _, (head, *_) in hub.messages()]
+
+    return answers, (HELLO, hello.model_dump_json().encode())
+
+
+class SupersededJournal(MemoryJournal):
+    """A journal that another broker has taken over."""
+
+    def append(self, records=(), *, marks=None, dead_letters=()):
+        raise Fenced("Another broker has it.")
+
+
+BEYOND = {
+    "hello": ({"known": (5, 1)}, ()),
+    "subscription": ({}, (SUBSCRIBE, Subscribe(id=1, types=None, after=5, credit=9).model_dump_json().encode())),
+    "dead letter": (
+        {},
+        (TOKEN_FORM.pack(ASK, 1), BURY, Bury(position=5, producer="p", reporter="p", error="").model_dump_json(), b""),
+    ),
+}
+
+
+@pytest.mark.parametrize("request_", BEYOND)
+def test_superseded_broker_ends_before_it_turns_clients_away(request_):
+    """Its successor may have recorded what it lacks. The client would set its state and its outbox aside."""
+    changes, message = BEYOND[request_]
+    messages = (message,) if message else ()
+    answers, hello = greeted(MemoryJournal(), **changes)
+    refusal = {"hello": FOREIGN, "subscription": CLOSED, "dead letter": ANSWER}[request_]
+    assert answers(hello, *messages)[-1] == refusal
+    answers, hello = greeted(SupersededJournal(), **changes)
+    with pytest.raises(Fenced):
+        answers(hello, *messages)
+
+
+def test_refused_frame_that_comes_again_is_one_dead_letter():
+    """Its first refusal may be lost with the connection."""
+    journal = MemoryJournal()
+    lost = originate(NodeLost(daemon="training", node="a", silent_seconds=9.0), event_id="lost", time=START)
+    raw = frame_of([lost], producer="p", epoch=1, base=0)
+    answers, hello = greeted(journal)
+    assert answers(hello, (FRAME, raw)) == [WELCOME, REJECT]
+    answers, hello = greeted(journal)
+    assert answers(hello, (FRAME, raw), (FRAME, frame(1, base=1).raw)) == [WELCOME, ACK, REJECT]
+    assert [dead.body for dead in journal.dead_letters()] == [raw]
 
 
 def records(count):

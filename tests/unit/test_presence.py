@@ -112,7 +112,7 @@ def test_lost_daemon_that_is_heard_again_returns_once(table: Table) -> None:
 
 
 def test_lost_daemon_that_was_not_ready_returns_when_it_is(table: Table) -> None:
-    """NODE_REMAX_WAIT_SED must not precede DAEMON_READY. NODE_REMAX_WAIT_SED means that the daemon works as before."""
+    """NODE_RETURNED must not precede DAEMON_READY. NODE_RETURNED means that the daemon works as before."""
     table.tell(STARTED)
     assert [type(fact) for fact in table.at(10.0)] == [NodeLost]
     for sign in (STARTING, ALIVE):
@@ -129,11 +129,24 @@ def test_lost_daemon_that_was_not_ready_returns_when_it_is(table: Table) -> None
     ids=["a first sign that overtakes DAEMON_STARTED", "starting", "started", "ready"],
 )
 def test_lost_daemon_that_starts_again_does_not_return(table: Table, happens: tuple, sign: Sign) -> None:
-    """DAEMON_READY replaces NODE_REMAX_WAIT_SED, because it also has the capacity."""
+    """DAEMON_READY replaces NODE_RETURNED, because it also has the capacity."""
     table.tell(READY)
     table.at(10.0)
     table.tell(*happens)
     table.hear(sign)
+    assert table.at(11.0) == []
+
+
+@pytest.mark.parametrize("fact", [STARTED, READY, STOPPED], ids=["started", "ready", "stopped"])
+def test_pending_return_ends_with_the_daemons_next_fact(table: Table, fact: Payload) -> None:
+    """A connection's frames and the sign behind them come in one turn, and the sign is heard first.
+
+    NODE_RETURNED after DAEMON_STOPPED would give jobs to a daemon that is gone.
+    """
+    table.tell(READY)
+    table.at(10.0)
+    table.hear()
+    table.tell(fact)
     assert table.at(11.0) == []
 
 
