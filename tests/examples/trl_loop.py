@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from datasets import Dataset
 from safetensors.torch import load_model, save_model
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, TrainerCallback, set_seed
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, set_seed
 from trl import GRPOConfig, GRPOTrainer
 
 import flyball
@@ -27,8 +27,15 @@ WORDS = ["[end]", *ASK.format("").split(), *map(str, (0, *range(4, MOST + 1)))]
 TOKENS = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[end]"))
 TOKENS.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
 TOKENIZER = PreTrainedTokenizerFast(tokenizer_object=TOKENS, eos_token="[end]", pad_token="[end]", padding_side="left")
-SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
-ENDS = {"pad_token_id": 0, "eos_token_id": 0, "bos_token_id": 0}
+LLAMA = LlamaConfig(
+    vocab_size=len(WORDS), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+    pad_token_id=0, eos_token_id=0, bos_token_id=0,
+)  # fmt: skip
+OPTIONS = {
+    "per_device_train_batch_size": 128, "max_completion_length": 1, "entropy_coef": 0.1,
+    "lr_scheduler_type": "constant", "use_cpu": True, "bf16": False, "gradient_checkpointing": False,
+    "report_to": [], "save_strategy": "no", "logging_strategy": "epoch", "disable_tqdm": True,
+}  # fmt: skip
 
 
 def moved(position, answer):
@@ -74,6 +81,21 @@ def opening(seed):
     return ASK.format(random.Random(seed).randint(MOST - 3, MOST))
 
 
+def rewarded(base):
+    """Return TRL's reward function: the result of the game that ``base`` plays on, for both sides, after an answer."""
+
+    def reward(prompts, completions, **_):
+        after = [moved(*pair) for pair in zip(prompts, completions, strict=True)]
+        rewards = [-1.0 if position is None else 1.0 for position in after]
+        going = [number for number, position in enumerate(after) if position and not over(position)]
+        _, winners = play([after[number] for number in going], [(base, base)] * len(going), 1.0)
+        for number, winner in zip(going, winners, strict=True):
+            rewards[number] = 2.0 * winner - 1.0
+        return rewards
+
+    return reward
+
+
 # All that Flyball needs follows: files by the hash of their content, and a function for each kind of request.
 def stored(write):
     FILES.mkdir(exist_ok=True)
@@ -85,7 +107,7 @@ def stored(write):
 
 
 def loaded(name):
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=len(WORDS), **SIZES, **ENDS))
+    model = LlamaForCausalLM(LLAMA)
     if name:
         load_model(model, FILES / name)
     return model.eval()
@@ -98,57 +120,30 @@ def player(name):
 
 def selfplay(request):
     """Play games, and store the positions that the model had to answer."""
-    set_seed(request["seed"] % 2**32)
-    others = [player(lineup["opponents"][0]) for lineup in request["lineups"] for _ in range(lineup["games"])]
+    set_seed(seed := request["seed"] % 2**32)
     model, count = player(request["model"]), request["games"]
+    others = [player(lineup["opponents"][0]) for lineup in request["lineups"] for _ in range(lineup["games"])]
     others += [model] * (count - len(others))
     pairs = [(model, other)[:: 1 - 2 * (number % 2)] for number, other in enumerate(others)]
-    starts = [opening(request["seed"] + number) for number in range(count)]
-    games, _ = play(starts, pairs, request["temperature"])
-    rows = [
-        position
-        for positions, pair in zip(games, pairs, strict=True)
-        for position, mover in zip(positions, cycle(pair), strict=False)
-        if mover is model
-    ]
+    games, _ = play([opening(seed + number) for number in range(count)], pairs, request["temperature"])
+    movers = [zip(positions, cycle(pair), strict=False) for positions, pair in zip(games, pairs, strict=True)]
+    rows = [position for moves in movers for position, mover in moves if mover is model]
     return {"shard": stored(lambda path: path.write_text(json.dumps(rows))), "rows": len(rows)}
 
 
 def train(request):
-    """Let TRL answer the positions, and reward an answer by how the game ends that the base model plays on."""
-    set_seed(request["seed"] % 2**32)
+    """Let TRL answer the positions, and learn from the rewards."""
+    set_seed(seed := request["seed"] % 2**32)
     model, base, metrics = loaded(request["base_model"]), loaded(request["base_model"]), {}
-
-    def result(prompts, completions, **_):
-        after = [moved(*pair) for pair in zip(prompts, completions, strict=True)]
-        rewards = [-1.0 if position is None else 1.0 for position in after]
-        going = [number for number, position in enumerate(after) if position and not over(position)]
-        _, winners = play([after[number] for number in going], [(base, base)] * len(going), 1.0)
-        for number, winner in zip(going, winners, strict=True):
-            rewards[number] = 2.0 * winner - 1.0
-        return rewards
-
-    class Progress(TrainerCallback):
-        def on_log(self, args, state, control, logs=None, **_):
-            if "reward" in logs:
-                metrics.update({name: float(logs[name]) for name in ("loss", "reward", "entropy")})
-                request.progress(round(state.epoch), request["epochs"], **metrics)
-
-    if request["shards"]:
-        rows = [{"prompt": row} for shard in request["shards"] for row in json.loads((FILES / shard).read_text())]
+    rows = [{"prompt": row} for shard in request["shards"] for row in json.loads((FILES / shard).read_text())]
+    if rows:
+        knobs = {"learning_rate": request["learning_rate"], "num_train_epochs": request["epochs"], "seed": seed}
         with TemporaryDirectory() as folder:
-            options = {"learning_rate": request["learning_rate"], "num_train_epochs": request["epochs"]}
-            options |= {"per_device_train_batch_size": 128, "max_completion_length": 1, "entropy_coef": 0.2}
-            options |= {
-                "lr_scheduler_type": "constant",
-                "use_cpu": True,
-                "bf16": False,
-                "gradient_checkpointing": False,
-            }
-            quiet = {"report_to": [], "save_strategy": "no", "logging_strategy": "epoch", "disable_tqdm": True}
-            config = GRPOConfig(folder, seed=request["seed"] % 2**32, **options, **quiet)
-            data = Dataset.from_list(rows)
-            GRPOTrainer(model, result, config, data, processing_class=TOKENIZER, callbacks=[Progress()]).train()
+            config = GRPOConfig(folder, **OPTIONS, **knobs)
+            trainer = GRPOTrainer(model, rewarded(base), config, Dataset.from_list(rows), processing_class=TOKENIZER)
+            trainer.train()
+        logged = [line for line in trainer.state.log_history if "reward" in line]
+        metrics = {name: float(logged[-1][name]) for name in ("reward", "entropy", "grad_norm")}
     return {"model": stored(lambda path: save_model(model, path)), "metrics": metrics}
 
 
