@@ -18,7 +18,7 @@ venv: $(STAMP)
 $(STAMP): pyproject.toml deploy/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Flyball needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing into $(VENV), which takes minutes: about 1.7 GB with PyTorch's CPU build, several GB more with CUDA (see README)."
+	@echo "Installing into $(VENV), which takes minutes: about 2.8 GB with PyTorch's CPU build, several GB more with CUDA (see README)."
 	@$(BIN)/python -m pip install --quiet $(PIP_FLAGS) -e '.[dev]' -c deploy/constraints.txt
 	@touch $@
 

@@ -60,7 +60,7 @@ GUIDES: Mapping[str, Mapping[str, str]] = {
     "Your own": {
         "ADR/guide/own_loop.md": "A loop that exists already, governed where it is.",
         "ADR/guide/observing.md": "Advice beside a loop that goes on: its files are read.",
-        "ADR/guide/third_party_loops.md": "Loops of Stable-Baselines3 and OpenSpiel, governed unchanged.",
+        "ADR/guide/third_party_loops.md": "Loops of Stable-Baselines3, OpenSpiel and TRL, governed unchanged.",
         "ADR/guide/own_game.md": "A game: one Python class.",
         "ADR/guide/other_games.md": "Games of OpenSpiel and PettingZoo; hidden cards.",
         "ADR/guide/own_network.md": "A network: a PyTorch module.",

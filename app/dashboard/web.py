@@ -57,6 +57,7 @@ def server_config(app: Starlette) -> uvicorn.Config:
     """Return the settings of an application's server."""
     return uvicorn.Config(
         app,
+        loop="asyncio",  # not whichever is installed: some packages bring uvloop
         log_config=None,
         log_level="warning",
         access_log=False,

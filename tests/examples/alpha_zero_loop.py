@@ -1,6 +1,6 @@
 """Tic-tac-toe by AlphaZero of OpenSpiel's Python library, governed by Flyball.
 
-It needs ``pip install chex flax jax optax orbax-checkpoint``.
+Of its packages ``chex flax jax optax orbax-checkpoint`` are no dependencies of open_spiel.
 """
 
 import io
@@ -78,7 +78,7 @@ def game(number, names, noise=None, temperature=1.0, drop=0):
     return alpha_zero._play_game(Quiet, number, GAME, bots[:: 1 - 2 * (number % 2)], temperature, drop)
 
 
-def play(request):
+def selfplay(request):
     np.random.seed(request["seed"] % 2**32)  # noqa: NPY002, TID251 - OpenSpiel draws from it
     others = [lineup["opponents"][0] for lineup in request["lineups"] for _ in range(lineup["games"])]
     columns = []
@@ -122,7 +122,7 @@ def evaluate(request):
 
 
 if __name__ == "__main__":
-    work = {"selfplay": play, "training": train, "evaluation": evaluate}
+    work = {"selfplay": selfplay, "training": train, "evaluation": evaluate}
     for request in flyball.participate(sys.argv[1], *(sys.argv[2:] or work)):
         with request:  # an exception in the block is the request's failure
             request.succeed(**work[request.kind](request))

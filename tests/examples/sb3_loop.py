@@ -72,7 +72,7 @@ def loaded(name, env=None, **settings):
     return None if name == "random" else MaskablePPO.load(FILES / name, env, device="cpu", **settings)
 
 
-def play(request):
+def selfplay(request):
     """Collect a rollout, the first half of ``MaskablePPO.learn``."""
     lineups = [name for lineup in request["lineups"] for name in [lineup["opponents"][0]] * lineup["games"]]
     others = {name: loaded(name) for name in {*lineups, request["model"]}}
@@ -116,7 +116,7 @@ def evaluate(request):
 
 
 if __name__ == "__main__":
-    work = {"selfplay": play, "training": train, "evaluation": evaluate}
+    work = {"selfplay": selfplay, "training": train, "evaluation": evaluate}
     for request in flyball.participate(sys.argv[1], *(sys.argv[2:] or work)):
         with request:  # an exception in the block is the request's failure
             request.succeed(**work[request.kind](request))

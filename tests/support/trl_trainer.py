@@ -1,4 +1,4 @@
-"""A GRPOTrainer of TRL for comparisons, where TRL is installed."""
+"""A GRPOTrainer of TRL for comparisons."""
 
 from pathlib import Path
 from typing import Any

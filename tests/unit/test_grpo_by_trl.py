@@ -1,4 +1,4 @@
-"""GRPO's loss and gradients against those of TRL. The tests need TRL: ``pip install trl``."""
+"""GRPO's loss and gradients against those of TRL."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from flyball.app.language.base_model import PAD, BaseModel
 from flyball.app.language.grpo import Answered, answered_log_probs, grpo_loss
 from flyball.app.store import MemoryStore
 
-pytest.importorskip("trl", reason="TRL is not among the project's requirements")
+pytest.importorskip("trl", reason="needs the package trl")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 ROWS, LENGTH = 4, 6
 
