@@ -33,7 +33,6 @@ CHECKED_EVENTS = 200_000
 """Number of latest events whose records are checked on opening; takes about a second."""
 
 MOST_EVENTS = 1 << 62
-MAX_DEAD_LETTERS = 10_000
 TRIMMED_RECORDS = 200
 """Archived records that are deleted at once, in about a millisecond."""
 
@@ -241,7 +240,7 @@ class SqliteJournal(_JournalTables):
                 number += 1
                 content = (dead.position, dead.producer, dead.reporter, dead.error, dead.body)
                 queries.save_row(db, "dead_letters", number, *content)
-                db.execute("DELETE FROM dead_letters WHERE number <= ?", (number - MAX_DEAD_LETTERS,))
+                db.execute("DELETE FROM dead_letters WHERE number <= ?", (number - queries.MAX_DEAD_LETTERS,))
         self._dead_letters = number
         if records:
             self._head, self.recorded_us = records[-1].last, records[-1].recorded_us
