@@ -18,6 +18,7 @@ from flyball.app.config.devices import (
     ProcessesPerTraining,
     TextServers,
 )
+from flyball.app.config.journal_address import check_url
 from flyball.app.config.monitoring import MetricsSettings, NotificationSettings, TraceSettings
 from flyball.app.config.ray import RaySettings
 from flyball.app.config.store_address import CACHE, CACHE_GIB, StoreAddress
@@ -69,14 +70,24 @@ class JobProcesses(FrozenModel):
 
 
 class JournalSettings(FrozenModel):
-    """Limits of the journal's file and of its archive (ADR-006)."""
+    """Where the journal is (ADR-040), and limits of its file and of its archive (ADR-006)."""
 
+    url: str | None = Field(
+        None,
+        description="of a PostgreSQL database: postgresql://HOST/DATABASE; short: journal = URL; unset: a file of the "
+        "run folder",
+    )
     live_events: int = Field(
         250_000, ge=1, description="latest events in journal.sqlite; older ones move to the folder archive, compressed"
     )
     delete_days: float | None = Field(
         None, gt=0, description="archived events older than this are deleted for good; unset: never"
     )
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: str | None) -> str | None:
+        return None if url is None else check_url(url)
 
 
 class TextSettings(FrozenModel):
@@ -249,6 +260,7 @@ class RunFolder:
         self.path = path
         self.settings = path / "flyball.toml"
         self.journal = path / "journal.sqlite"
+        self.journal_id = path / "journal.id"  # of a journal in a database: its id, after the first start
         self.store = path / "store"  # models and experience, unless the settings name another
         self.cache = path / "cache"  # of a store by URL
         self.curves = path / "curves"  # a subfolder for each configuration
@@ -258,6 +270,11 @@ class RunFolder:
         self.ray_address = path / "ray" / "address"  # of the cluster that `up` started
         self.ray_token = path / "ray" / "token"
         self.board = path / "state" / "board.json"  # the counts of `up` and `status`
+
+    @property
+    def has_journal(self) -> bool:
+        """True if a run was begun here."""
+        return self.journal.exists() or self.journal_id.exists()
 
     def state(self, daemon: str, node: str) -> Path:
         """Return the file with a daemon's state."""

@@ -43,7 +43,7 @@ def check_url(url: str) -> str:
 
 
 def unprotected_host(hosts: Sequence[str], options: Mapping[str, str]) -> str:
-    """Return a host on another machine whose identity would not be checked; empty if there is none.
+    """Return a host on another machine whose identity would not be checked; empty without such a host.
 
     ``options`` are libpq's parameters. A socket, whose folder's owner protects it, begins with / or @.
     """

@@ -97,6 +97,14 @@ class DamagedState(DamagedDatabase):
     """Saved state has changed since it was written."""
 
 
+class ServerUnavailable(StorageError, code="unavailable"):
+    """The database server cannot be reached, or ended the connection."""
+
+
+class ServerRefused(StorageError, code="usage"):
+    """The database server refuses this user, or is set so that it could lose what it confirmed."""
+
+
 class OutOfOrder(StorageError):
     """A record does not continue the journal."""
 
@@ -327,6 +335,12 @@ def _is_at_rest(path: Path) -> bool:
             hint=f"Copy {path.name} and {wal.name} to a folder of yours, and read them there.",
         )
     return True
+
+
+def remove_database(path: Path) -> None:
+    """Remove a database that nobody has open, with the files beside it."""
+    for suffix in ("", "-wal", "-shm", ".lock", ".reserve"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def structural_damage(connection: sqlite3.Connection) -> Iterator[str]:

@@ -16,6 +16,8 @@ from flyball.app.journal.database import (
     DamagedDatabase,
     NotAJournal,
     OtherFormat,
+    ServerRefused,
+    ServerUnavailable,
     StorageError,
     StorageFull,
     StorageInUse,
@@ -70,6 +72,10 @@ WRITING: Mapping[str, str] = {
 }
 """Settings of the writer's session. By the last four the server notices that the writer's machine vanished."""
 
+COMPRESSING = """SELECT set_config(name, 'lz4', false) FROM pg_settings
+    WHERE name = 'default_toast_compression' AND 'lz4' = ANY(enumvals)"""
+"""Compresses large bodies by LZ4 where the server has it, in half of the time that its own method takes."""
+
 NEEDED_OF_SERVER = ("fsync", "full_page_writes")
 """Settings of the server without which a loss of power loses or damages what was acknowledged."""
 
@@ -91,14 +97,6 @@ SCHEMA = (
 
 MIGRATIONS: Sequence[Sequence[str]] = ()
 """Statements that lead from each format to the next, beginning with format 0."""
-
-
-class ServerUnavailable(StorageError, code="unavailable"):
-    """The PostgreSQL server cannot be reached, or ended the connection."""
-
-
-class ServerRefused(StorageError, code="usage"):
-    """The PostgreSQL server refuses this user, or is set so that it could lose what it confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +187,7 @@ def open_for_writing(url: str, *, wait: bool, give_up: Callable[[], bool]) -> tu
             time.sleep(RETRY_SECONDS)
         for name, value in WRITING.items():
             connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+        connection.execute(COMPRESSING)
         _migrate(connection)
         connection.execute("UPDATE journal SET epoch = epoch + 1")
         row = journal_row(connection)
@@ -230,14 +229,20 @@ def _try_lock(connection: Connection, key: int) -> bool:
 
 def _check_server(connection: Connection) -> None:
     """Refuse a server that could lose what it confirmed, and make this session wait for the disk."""
+    for concern in concerns(connection):
+        raise concern
+    stronger = "current_setting('synchronous_commit') = 'remote_apply'"
+    connection.execute(f"SELECT set_config('synchronous_commit', 'on', false) WHERE NOT {stronger}")
+
+
+def concerns(connection: Connection) -> Iterator[ServerRefused]:
+    """Iterate over settings of the server with which it could lose what it confirmed."""
     for name in NEEDED_OF_SERVER:
         if connection.execute("SELECT current_setting(%s)", (name,)).fetchone() != ("on",):
-            raise ServerRefused(
+            yield ServerRefused(
                 f"The server has {name} = off: a loss of power could lose or damage the journal.",
                 hint=f"Set {name} = on in its postgresql.conf, and reload it.",
             )
-    stronger = "current_setting('synchronous_commit') = 'remote_apply'"
-    connection.execute(f"SELECT set_config('synchronous_commit', 'on', false) WHERE NOT {stronger}")
 
 
 def _version(connection: Connection) -> int | None:
@@ -317,7 +322,7 @@ def _explain(error: psycopg.Error) -> StorageError:
     if isinstance(error, errors.InsufficientPrivilege):
         return ServerRefused(
             f"The server does not let this user read or write the journal: {text}.",
-            hint="Grant it the rights of its role: flyball docs postgres",
+            hint='Grant it the rights of its role: see "A journal in PostgreSQL" in flyball docs.',
         )
     if isinstance(error, errors.ReadOnlySqlTransaction):
         return ServerRefused(f"The server only reads: {text}.", hint="Name the primary server, not its copy.")

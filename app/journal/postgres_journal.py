@@ -1,17 +1,18 @@
 """The journal in a PostgreSQL database (ADR-040). A row holds a frame, a transaction a group of frames."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
 from psycopg.errors import Diagnostic
 
+from flyball.app.core import FlyballError
 from flyball.app.events.frames import DeadLetter, Record
 from flyball.app.journal import postgres, queries
-from flyball.app.journal.database import DamagedRow, OutOfOrder, StorageError
-from flyball.app.journal.marks import Marks
-from flyball.app.journal.ports import Fenced
+from flyball.app.journal.database import OutOfOrder, StorageError
+from flyball.app.journal.marks import Key, Marks
+from flyball.app.journal.ports import Fenced, JournalSize, Mark
 from flyball.app.journal.postgres import journal_row, server_errors
 from flyball.app.journal.postgres_tables import PostgresTables
 
@@ -27,23 +28,29 @@ FORGOTTEN_RECORDS = 2000
 LIVE_EVENTS = 250_000
 """Latest events that are never deleted, because the broker recognises repeated events among so many."""
 
-APPEND = """
+FENCE = """
 WITH fence AS (
     UPDATE journal SET head = %(head)s WHERE epoch = %(epoch)s AND head = %(before)s RETURNING 1
-), added AS (
+)"""
+"""The beginning of an append. It finds the row if this writer is the latest one, and the journal ends as it knows."""
+
+RECORDS = """, added AS (
     SELECT * FROM unnest(%(firsts)b::bigint[], %(heads)b::bytea[], %(bodies)b::bytea[]) AS r (first, head, bodies)
 ), frame_rows AS (
     INSERT INTO frames SELECT added.* FROM fence, added
-), landmark_rows AS (
+)"""
+LANDMARKS = """, landmark_rows AS (
     INSERT INTO landmarks SELECT added.* FROM fence, added WHERE added.first = ANY(%(landmarks)b::bigint[])
-), forgotten_rows AS (
-    DELETE FROM marks USING fence, unnest(%(old_producers)b::bytea[], %(old_epochs)b::bigint[]) AS old (producer, epoch)
-        WHERE (marks.producer, marks.epoch) = (old.producer, old.epoch)
-), mark_rows AS (
+)"""
+MARKS = """, mark_rows AS (
     INSERT INTO marks SELECT r.* FROM fence, unnest(%(producers)b::bytea[], %(epochs)b::bigint[], %(nexts)b::bigint[],
             %(useds)b::bigint[], %(mark_checksums)b::bigint[]) AS r
         ON CONFLICT (producer, epoch) DO UPDATE
             SET next = excluded.next, used = excluded.used, checksum = excluded.checksum
+)"""
+OLD_MARKS = """, old_marks AS (
+    DELETE FROM marks USING fence, unnest(%(old_producers)b::bytea[], %(old_epochs)b::bigint[]) AS old (producer, epoch)
+        WHERE (marks.producer, marks.epoch) = (old.producer, old.epoch)
 )"""
 DEAD_LETTERS = """, old_letters AS (
     DELETE FROM dead_letters USING fence WHERE number <= %(kept_after)s
@@ -52,10 +59,17 @@ DEAD_LETTERS = """, old_letters AS (
             %(senders)b::bytea[], %(reporters)b::bytea[], %(errors)b::bytea[], %(letters)b::bytea[],
             %(letter_checksums)b::bigint[]) AS r
 )"""
-"""Further parts of ``APPEND``, which are left out where possible, because they take time."""
+PARTS: Mapping[str, str] = {
+    "firsts": RECORDS,
+    "landmarks": LANDMARKS,
+    "producers": MARKS,
+    "old_producers": OLD_MARKS,
+    "numbers": DEAD_LETTERS,
+}
+"""Parts of an append, by the parameter that is empty when a part is left out. All parts together take twice as long."""
 
 CONFIRM = " SELECT 1 FROM fence"
-"""The end of ``APPEND``: it returns a row if the fence let it through."""
+"""The end of an append: it returns a row if the fence let it through."""
 
 REMOVE = """
 WITH fence AS (
@@ -69,7 +83,21 @@ WITH fence AS (
 ), gone AS (
     DELETE FROM frames USING fence WHERE frames.first < %(first)s
 ) SELECT 1 FROM fence"""
+BEGIN = """
+WITH fence AS (
+    UPDATE journal SET first = %(first)s, head = %(head)s WHERE epoch = %(epoch)s AND head = 0 RETURNING 1
+), landmark_rows AS (
+    INSERT INTO landmarks
+        SELECT r.* FROM fence, unnest(%(firsts)b::bigint[], %(heads)b::bytea[], %(bodies)b::bytea[]) AS r
+) SELECT 1 FROM fence"""
 ALIVE = "SELECT 1 FROM journal WHERE epoch = %(epoch)s"
+
+
+class Deleted(NamedTuple):
+    """Positions of the first and the last event that were deleted at once."""
+
+    first: int
+    last: int
 
 
 class PostgresJournal(PostgresTables):
@@ -97,7 +125,7 @@ class PostgresJournal(PostgresTables):
         with ExitStack() as on_error:
             self._writer, row = postgres.open_for_writing(url, wait=wait, give_up=give_up)
             on_error.callback(self._writer.close)
-            self._epoch, self._head, self._first = row.epoch, row.head, row.first
+            self._epoch, self._head, self._first, self.run = row.epoch, row.head, row.first, row.run
             self._alive_at = time.monotonic()
             self._warnings: list[str] = []
             self._writer.add_notice_handler(self._note)
@@ -107,7 +135,7 @@ class PostgresJournal(PostgresTables):
             self.recorded_us = last.recorded_us if last else 0
             for damage in self.damage_after(max(0, self._head - CHECKED_EVENTS)):
                 raise damage
-            self._marks = Marks(self._mark_rows())
+            self._marks = Marks((producer, epoch, following) for producer, epoch, following, _ in self.marks())
             self._letters = {dead.number: (dead.position, dead.reporter) for dead in self.dead_letters()}
             on_error.pop_all()
 
@@ -133,9 +161,12 @@ class PostgresJournal(PostgresTables):
         head = records[-1].last if records else self._head
         after = self._marks.changed(marks or {})
         letters = self._new_letters(dead_letters)
-        statement = APPEND + (DEAD_LETTERS if letters else "") + CONFIRM
-        changed = self._mark_values(marks or {}, after, head) | _letter_values(letters)
-        self._change(statement, before=self._head, head=head, **_record_values(records), **changed)
+        set_marks = [
+            Mark(*key, following, head) for key, following in (marks or {}).items() if after.get(*key) is not None
+        ]
+        old = self._marks.forgotten(after, {producer for producer, _ in marks or {}})
+        values = _record_values(records) | _mark_values(set_marks, old) | _letter_values(letters)
+        self._append(head, values)
         self._head, self._marks = head, after
         for number, dead in letters.items():
             self._letters[number] = dead.position, dead.reporter
@@ -158,11 +189,33 @@ class PostgresJournal(PostgresTables):
         self._letters.pop(number, None)
         return bool(removed)
 
-    def forget(self, before_us: int, *, keep: int = LIVE_EVENTS) -> list[tuple[int, int]]:
-        """Delete old events for good; return the deleted ranges of positions.
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make all changes within the context at once, or none after an error."""
+        with server_errors(), self._writer.transaction():
+            yield
 
-        Events that no sound snapshot of this journal covers are kept, because daemons that lose their state need them,
-        and so are the latest ones. At most ``FORGOTTEN_RECORDS`` records are deleted in a call.
+    def begin(self, first: int, landmarks: Iterable[Record]) -> None:
+        """See ``StoredJournal.begin``."""
+        rows = [(record.first, *queries.split(record)) for record in landmarks]
+        self._change(BEGIN, first=first, head=first - 1, **_columns(("firsts", "heads", "bodies"), rows))
+        self._first, self._head = first, first - 1
+
+    def restore_marks(self, marks: Iterable[Mark]) -> None:
+        """See ``StoredJournal.restore_marks``."""
+        rows = list(marks)
+        self._append(self._head, _mark_values(rows))
+        self._marks = Marks((producer, epoch, following) for producer, epoch, following, _ in rows)
+
+    def adopt(self, *, most: int = 0) -> int:  # noqa: ARG002 - there are no segments
+        """See ``StoredJournal.adopt``."""
+        return self.archived
+
+    def shrink(self) -> None:
+        """Do nothing: the server uses the room of deleted records again."""
+
+    def forget(self, before_us: int, *, keep: int = LIVE_EVENTS) -> list[Deleted]:
+        """See ``StoredJournal.forget``. At most ``FORGOTTEN_RECORDS`` records are deleted at once.
 
         Args:
             before_us: delete records of before this time, in microseconds since 1970 UTC.
@@ -177,7 +230,7 @@ class PostgresJournal(PostgresTables):
         before, last = self._first, old[-1].last
         self._change(FORGET, first=last + 1)
         self._first = last + 1
-        return [(before, last)]
+        return [Deleted(before, last)]
 
     def maintain(self, *, idle: bool = True) -> None:  # noqa: ARG002 - the server tidies by itself
         """Show the server that this writer lives, and check that it is still the latest one."""
@@ -218,6 +271,11 @@ class PostgresJournal(PostgresTables):
             raise Fenced("Another broker writes this journal now.", hint="This one has to end; nothing was written.")
         raise OutOfOrder(f"The journal ends at {latest.head}, and not at {self._head}; another program changed it.")
 
+    def _append(self, head: int, values: Mapping[str, Any]) -> None:
+        """Run an append with the parts that its values need."""
+        parts = [part for name, part in PARTS.items() if values.get(name)]
+        self._change("".join((FENCE, *parts, CONFIRM)), before=self._head, head=head, **values)
+
     def _note(self, notice: Diagnostic) -> None:
         """Note a warning, such as that a commit did not wait for the server's copy on another machine."""
         if notice.severity_nonlocalized == "WARNING":
@@ -234,39 +292,29 @@ class PostgresJournal(PostgresTables):
             new[number] = dead
         return new
 
-    def _mark_rows(self) -> Iterator[tuple[str, int, int]]:
-        """Iterate over (producer, epoch, next event number), the latest last."""
-        for row in self.verified_rows("marks", "TRUE ORDER BY used"):
-            if isinstance(row, DamagedRow):
-                raise row
-            producer, epoch, following, _ = row
-            yield producer.decode(), queries.unsigned_epoch(epoch), following
 
-    def _mark_values(self, marks: Mapping[tuple[str, int], int], after: Marks, used: int) -> dict[str, Any]:
-        """Return the parameters of ``APPEND`` that change marks."""
-        rows = [
-            (producer.encode(), queries.signed_epoch(epoch), following, used)
-            for (producer, epoch), following in marks.items()
-            if after.get(producer, epoch) is not None
-        ]
-        old = list(self._marks.forgotten(after, {producer for producer, _ in marks}))
-        return {
-            "old_producers": [producer.encode() for producer, _ in old],
-            "old_epochs": [queries.signed_epoch(epoch) for _, epoch in old],
-            "mark_checksums": [queries.checksum_of("marks", *row) for row in rows],
-            **_columns(("producers", "epochs", "nexts", "useds"), rows),
-        }
+def _mark_values(rows: Sequence[Mark], old: Iterable[Key] = ()) -> dict[str, Any]:
+    """Return the parameters that set some marks, and delete old ones."""
+    stored = [
+        (producer.encode(), queries.signed_epoch(epoch), following, used) for producer, epoch, following, used in rows
+    ]
+    keys = [(producer.encode(), queries.signed_epoch(epoch)) for producer, epoch in old]
+    return {
+        "mark_checksums": [queries.checksum_of("marks", *row) for row in stored],
+        **_columns(("producers", "epochs", "nexts", "useds"), stored),
+        **_columns(("old_producers", "old_epochs"), keys),
+    }
 
 
 def _record_values(records: Sequence[Record]) -> dict[str, Any]:
-    """Return the parameters of ``APPEND`` that add records."""
+    """Return the parameters that add records."""
     rows = [(record.first, *queries.split(record)) for record in records]
     landmarks = [record.first for record in records if queries.has_landmark(record)]
     return {"landmarks": landmarks, **_columns(("firsts", "heads", "bodies"), rows)}
 
 
 def _letter_values(letters: Mapping[int, DeadLetter]) -> dict[str, Any]:
-    """Return the parameters of ``DEAD_LETTERS``; none without dead letters."""
+    """Return the parameters that add dead letters; none without dead letters."""
     if not letters:
         return {}
     rows = [
@@ -293,6 +341,36 @@ class PostgresJournalReader(PostgresTables):
 
     def __init__(self, url: str) -> None:
         super().__init__(postgres.open_for_reading(url))
+
+    def deletable(self, upto: int) -> tuple[int, int, int] | None:
+        """See ``StoredReader.deletable``."""
+        row = self.row()
+        last = next(self.headers_back(min(upto, row.head - LIVE_EVENTS)), None)
+        return (row.first, last.last, last.recorded_us) if last else None
+
+    def size(self) -> JournalSize:
+        """See ``StoredReader.size``."""
+        tables = "journal", "frames", "landmarks", "marks", "dead_letters", "snapshots"
+        ((size,),) = self.rows(
+            "SELECT sum(pg_total_relation_size(name::regclass))::bigint FROM unnest(%s::text[]) AS name", [*tables]
+        )
+        return JournalSize(size)
+
+    def missing(self) -> Iterator[FlyballError]:
+        """See ``StoredReader.missing``. Nothing is archived."""
+        return iter(())
+
+    def concerns(self) -> Iterator[FlyballError]:
+        """See ``StoredReader.concerns``."""
+        with server_errors():
+            yield from postgres.concerns(self._connection)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """See ``StoredReader.frozen``."""
+        with server_errors(), self._connection.transaction():
+            self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            yield
 
     def close(self) -> None:
         """Close. Idempotent."""

@@ -1,6 +1,8 @@
 """Reading and checking the tables of a journal in a PostgreSQL database (ADR-040)."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -10,7 +12,7 @@ from flyball.app.events.frames import DamagedRecord, DeadLetter, Record, damaged
 from flyball.app.journal import postgres, queries
 from flyball.app.journal.damage import Derived, damaged_landmark
 from flyball.app.journal.database import DamagedDatabase, DamagedRow
-from flyball.app.journal.ports import Chunk, Snapshot, StateKey
+from flyball.app.journal.ports import Chunk, Mark, Snapshot, StateKey
 from flyball.app.journal.postgres import JournalRow, journal_row, server_errors
 from flyball.app.journal.segments import MissingEvents
 from flyball.app.journal.snapshots import RECORD_KEY, superseded
@@ -122,6 +124,19 @@ class PostgresTables:
         record = next(self.headers_back(position), None)
         return record.raw if record and record.last == position else None
 
+    @property
+    def archived(self) -> int:
+        """See ``StoredJournal.archived``. Nothing is archived: an index finds each record, however many there are."""
+        return 0
+
+    def marks(self) -> Iterator[Mark]:
+        """See ``StoredReader.marks``."""
+        for row in self.verified_rows("marks", "TRUE ORDER BY used"):
+            if isinstance(row, DamagedRow):
+                raise row
+            producer, epoch, following, used = row
+            yield Mark(producer.decode(), queries.unsigned_epoch(epoch), following, used)
+
     def dead_letters(self) -> list[DeadLetter]:
         """See ``JournalReader.dead_letters``; the newest 10,000 are kept."""
         letters = list[DeadLetter]()
@@ -176,6 +191,10 @@ class PostgresTables:
             if record.first not in bodies:  # deleted since
                 self._check_kept(record.first - 1)
             yield queries.open_record(record.first, record.raw, bodies.get(record.first))
+
+    def latest_damage(self, events: int) -> Iterator[FlyballError]:
+        """See ``StoredReader.latest_damage``."""
+        yield from self.damage_after(max(0, self.head - events))
 
     def damage(self) -> Iterator[FlyballError]:
         """Iterate over all damage of all tables."""
@@ -254,6 +273,18 @@ def _fits(table: str, row: tuple[Any, ...], derived: Derived, head: int) -> bool
         producer, epoch, following, used = row
         return bool(used <= head and following >= derived.marks[producer.decode(), epoch])
     return bool(row[1] <= head)
+
+
+@contextmanager
+def taking_snapshots(url: str) -> Iterator[Callable[[Snapshot, bytes], None]]:
+    """See ``JournalLocation.taking_snapshots``.
+
+    There is no fence: a snapshot counts only if the journal has the record at its position.
+    """
+    with closing(postgres.open_for_reading(url, "snapshots")) as connection, server_errors():
+        connection.execute("SET default_transaction_read_only = off")
+        with postgres.locked_for_snapshots(connection):
+            yield partial(write_snapshot, connection)
 
 
 def write_snapshot(connection: postgres.Connection, snapshot: Snapshot, head: bytes) -> None:

@@ -1,12 +1,14 @@
 """What the journal on PostgreSQL adds to the contract: one writer, damage, versions, deletion (ADR-040)."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
@@ -27,6 +29,8 @@ from flyball.app.journal.database import (
     NotAJournal,
     OtherFormat,
     OutOfOrder,
+    ServerRefused,
+    ServerUnavailable,
     StorageError,
     StorageInUse,
 )
@@ -35,6 +39,8 @@ from flyball.app.journal.postgres_journal import PostgresJournal, PostgresJourna
 from flyball.app.journal.postgres_tables import write_snapshot
 from flyball.app.journal.segments import MissingEvents
 
+GUIDE = Path(__file__).parents[2] / "ADR/guide/operating.md"
+ROLES = "flyball", "flyball_reader"
 KINDS = {1: RunConfigured.event_type}
 LETTER = DeadLetter(2, "p", "r\0", "why ☹", b"body")
 
@@ -281,7 +287,7 @@ def test_idle_writer_that_is_maintained_keeps_its_lock(filled: str, monkeypatch:
             journal.maintain()
         append(journal, 4)
         sleep(1.2)
-        with pytest.raises(postgres.ServerUnavailable, match="idle-session timeout"):
+        with pytest.raises(ServerUnavailable, match="idle-session timeout"):
             append(journal, 5)
     with closing(PostgresJournal(filled)) as again:
         assert again.head == 4
@@ -291,7 +297,7 @@ def test_lost_connection_is_no_acknowledgement(filled: str) -> None:
     with closing(PostgresJournal(filled)) as journal:
         execute(filled, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '%writer'")
         for _ in range(2):
-            with pytest.raises(postgres.ServerUnavailable):
+            with pytest.raises(ServerUnavailable):
                 append(journal, 4)
 
 
@@ -309,7 +315,7 @@ def test_server_that_could_lose_events_is_refused(database: str, setting: str) -
 
     set_to("off")
     try:
-        with pytest.raises(postgres.ServerRefused, match=f"{setting} = off"):
+        with pytest.raises(ServerRefused, match=f"{setting} = off"):
             PostgresJournal(database)
     finally:
         set_to("on")
@@ -317,12 +323,12 @@ def test_server_that_could_lose_events_is_refused(database: str, setting: str) -
 
 def test_commit_waits_for_the_disk_whatever_the_role_sets(database: str) -> None:
     """Guarantee (ADR-040): acknowledged events survive a loss of power."""
-    execute(database, "ALTER ROLE flyball SET synchronous_commit = off")
+    execute(database, "ALTER ROLE admin SET synchronous_commit = off")
     try:
         with closing(PostgresJournal(database)) as journal:
             assert journal._writer.execute("SHOW synchronous_commit").fetchone() == ("on",)
     finally:
-        execute(database, "ALTER ROLE flyball RESET synchronous_commit")
+        execute(database, "ALTER ROLE admin RESET synchronous_commit")
 
 
 def test_warning_during_an_append_is_no_acknowledgement(filled: str) -> None:
@@ -340,8 +346,8 @@ def test_warning_during_an_append_is_no_acknowledgement(filled: str) -> None:
 
 def test_role_without_rights_is_named_with_the_remedy(database: str, filled: str) -> None:
     execute(database, "CREATE ROLE stranger LOGIN")
-    schema, stranger = database.rpartition("%3D")[2], database.replace("flyball@", "stranger@")
-    with pytest.raises(postgres.ServerRefused, match=f"no schema {schema} that the user stranger may use"):
+    schema, stranger = database.rpartition("%3D")[2], database.replace("admin@", "stranger@")
+    with pytest.raises(ServerRefused, match=f"no schema {schema} that the user stranger may use"):
         PostgresJournalReader(stranger)
     execute(
         database,
@@ -349,23 +355,37 @@ def test_role_without_rights_is_named_with_the_remedy(database: str, filled: str
     )
     with closing(PostgresJournalReader(stranger)) as reader:
         assert reader.head == 3
-    with pytest.raises(postgres.ServerRefused, match="permission denied"):
+    with pytest.raises(ServerRefused, match="permission denied"):
         PostgresJournal(stranger)
+
+
+def test_rights_of_the_guide_suffice(postgres: str) -> None:
+    (statements,) = re.findall(r"```sql\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    execute(postgres, statements)
+    writer, reader = (f"{postgres.replace('admin@', f'{role}@')}&options=-csearch_path%3Drun1" for role in ROLES)
+    with closing(PostgresJournal(writer)) as journal:
+        append(journal, 1)
+        with closing(PostgresJournalReader(reader)) as other:
+            assert other.head == 1
+            assert list(other.damage()) == []
+            assert other.size().bytes > 0
+    with pytest.raises(ServerRefused, match="permission denied"):
+        PostgresJournal(reader)
 
 
 def test_schema_that_may_not_be_filled_is_named(database: str) -> None:
     execute(database, "CREATE ROLE newcomer LOGIN")
     schema = database.rpartition("%3D")[2]
     execute(database, f"GRANT USAGE ON SCHEMA {schema} TO newcomer")
-    with pytest.raises(postgres.ServerRefused) as refused:
-        PostgresJournal(database.replace("flyball@", "newcomer@"))
+    with pytest.raises(ServerRefused) as refused:
+        PostgresJournal(database.replace("admin@", "newcomer@"))
     assert refused.value.hint.endswith(f'GRANT CREATE ON SCHEMA "{schema}" TO "newcomer";')
-    with pytest.raises(postgres.ServerRefused, match="no schema nowhere"):
+    with pytest.raises(ServerRefused, match="no schema nowhere"):
         PostgresJournal(database.replace(schema, "nowhere"))
 
 
 def test_server_that_is_away_is_named() -> None:
-    with pytest.raises(postgres.ServerUnavailable, match="connection to server"):
+    with pytest.raises(ServerUnavailable, match="connection to server"):
         PostgresJournalReader("postgresql:///x?host=/nonexistent")
 
 

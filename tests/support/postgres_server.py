@@ -40,7 +40,7 @@ def postgres_server(settings: Mapping[str, str] | None = None) -> Iterator[str]:
         shutil.chown(folder, **user)
     try:
         subprocess.run(
-            [programs / "initdb", "--no-sync", "-D", folder / "data", "-U", "flyball", "-A", "trust", "-E", "UTF8"],
+            [programs / "initdb", "--no-sync", "-D", folder / "data", "-U", "admin", "-A", "trust", "-E", "UTF8"],
             check=True, capture_output=True, cwd=folder, **user,
         )  # fmt: skip
         options = {"listen_addresses": "", "unix_socket_directories": str(folder), **(settings or {})}
@@ -49,7 +49,7 @@ def postgres_server(settings: Mapping[str, str] | None = None) -> Iterator[str]:
             command = [programs / "postgres", "-D", folder / "data", *arguments]
             server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **user)
         try:
-            url = f"postgresql://flyball@/postgres?host={folder}"
+            url = f"postgresql://admin@/postgres?host={folder}"
             _await(url, server, folder / "log")
             yield url
         finally:
@@ -76,7 +76,7 @@ def new_schema(url: str) -> str:
     """Make a schema, and return the URL of the database with it."""
     import psycopg
 
-    name = f"run{next(NUMBERS)}"
+    name = f"schema{next(NUMBERS)}"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}")
     return f"{url}&options=-csearch_path%3D{name}"
