@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 from psycopg.errors import Diagnostic
 
 from flyball.app.core import FlyballError
-from flyball.app.events.frames import DeadLetter, Record
+from flyball.app.events.frames import DeadLetter, Record, ids_of
 from flyball.app.journal import postgres, queries
 from flyball.app.journal.database import OutOfOrder, StorageError
 from flyball.app.journal.marks import Key, Marks
 from flyball.app.journal.ports import Fenced, JournalSize, Mark
 from flyball.app.journal.postgres import journal_row, server_errors
-from flyball.app.journal.postgres_tables import PostgresTables
+from flyball.app.journal.postgres_tables import HEADERS, PostgresTables
 
 CHECKED_EVENTS = 20_000
 """Number of latest events whose records are checked on opening.
@@ -128,6 +128,7 @@ class PostgresJournal(PostgresTables):
             self._epoch, self._head, self._first, self.run = row.epoch, row.head, row.first, row.run
             self._alive_at = time.monotonic()
             self._warnings: list[str] = []
+            self._sound_snapshot = 0
             self._writer.add_notice_handler(self._note)
             super().__init__(postgres.open_for_reading(url, "writer's reader"))
             on_error.callback(self._connection.close)
@@ -176,8 +177,15 @@ class PostgresJournal(PostgresTables):
 
     def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
         """See ``Journal.ids``."""
-        for record in self.headers(max(after, self.first - 1), self.head):
-            yield record.first, record.frame.ids
+        position = max(after, self.first - 1)
+        while rows := self.header_rows(position, HEADERS):
+            for first, head in rows:
+                ids = ids_of(head, first)
+                if first + len(ids) - 1 > position:
+                    yield first, ids
+            if (last := first + len(ids) - 1) <= position:
+                return
+            position = last
 
     def mark(self, producer: str, epoch: int) -> int | None:
         """See ``Journal.mark``."""
@@ -221,9 +229,8 @@ class PostgresJournal(PostgresTables):
             before_us: delete records of before this time, in microseconds since 1970 UTC.
             keep: number of latest events to keep.
         """
-        snapshot = self.snapshot(self._head - keep)
         query = "SELECT first, head FROM frames WHERE first <= %s ORDER BY first LIMIT %s"
-        rows = self.rows(query, snapshot.position, FORGOTTEN_RECORDS) if snapshot else []
+        rows = self.rows(query, self._covered(self._head - keep), FORGOTTEN_RECORDS)
         old = [record for row in rows if (record := queries.open_header(*row)).recorded_us < before_us]
         if not old:
             return []
@@ -231,6 +238,17 @@ class PostgresJournal(PostgresTables):
         self._change(FORGET, first=last + 1)
         self._first = last + 1
         return [Deleted(before, last)]
+
+    def _covered(self, upto: int) -> int:
+        """Return the position of the latest sound snapshot up to a position; 0 without one.
+
+        A snapshot is read once, because it may be large and the broker waits meanwhile.
+        """
+        latest = next((position for position in self.snapshot_positions() if position <= upto), 0)
+        if latest != self._sound_snapshot:
+            snapshot = self.snapshot(upto)
+            self._sound_snapshot = snapshot.position if snapshot else 0
+        return self._sound_snapshot
 
     def maintain(self, *, idle: bool = True) -> None:  # noqa: ARG002 - the server tidies by itself
         """Show the server that this writer lives, and check that it is still the latest one."""

@@ -158,21 +158,28 @@ class PostgresTables:
         for *row, checksum in self.rows(query, *values):
             yield tuple(row) if checksum == queries.checksum_of(table, *row) else DamagedRow(table, row[0])
 
+    def header_rows(self, after: int, limit: int) -> list[tuple[int, bytes]]:
+        """Return positions and headers, not verified, from the record on that holds the next event after a position.
+
+        If there is no next event, the last record is returned.
+        """
+        query = """SELECT first, head FROM frames
+            WHERE first >= coalesce((SELECT max(first) FROM frames WHERE first <= %s), 0) ORDER BY first LIMIT %s"""
+        return [(first, head) for first, head in self.rows(query, after + 1, limit)]
+
     def _headers(self, after: int, limit: int) -> list[Record]:
         """Return the headers of the next records with events after a position.
 
         Raises ``MissingEvents`` if events were deleted there, or ``DamagedRecord`` if there are only later ones.
         """
-        query = """SELECT first, head FROM frames
-            WHERE first >= coalesce((SELECT max(first) FROM frames WHERE first <= %s), 0) ORDER BY first LIMIT %s"""
-        rows = self.rows(query, after + 1, limit + 1)
+        rows = self.header_rows(after, limit + 1)
         records = [queries.open_header(*row) for row in rows[:1]]
         records = [record for record in records if record.last > after]
         records += [queries.open_header(*row) for row in rows[1 : limit + 1 - len(records)]]
         if not records or records[0].first > after + 1:
             self._check_kept(after)
         if not records and self.head > after:  # recorded since, or hidden by a damaged index
-            if self.rows(query, after + 1, limit + 1) == rows:
+            if self.header_rows(after, limit + 1) == rows:
                 raise damaged(after + 1, f"events up to position {self.head} missing")
             return self._headers(after, limit)
         return records
