@@ -100,8 +100,8 @@ def s3() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """Run a PostgreSQL server; yield the URL of its database."""
-    with postgres_server() as url:
-        yield url
+    with postgres_server() as server:
+        yield server.url
 
 
 @pytest.fixture

@@ -222,15 +222,10 @@ class PostgresJournal(PostgresTables):
     def shrink(self) -> None:
         """Do nothing: the server uses the room of deleted records again."""
 
-    def forget(self, before_us: int, *, keep: int = LIVE_EVENTS) -> list[Deleted]:
-        """See ``StoredJournal.forget``. At most ``FORGOTTEN_RECORDS`` records are deleted at once.
-
-        Args:
-            before_us: delete records of before this time, in microseconds since 1970 UTC.
-            keep: number of latest events to keep.
-        """
+    def forget(self, before_us: int) -> list[Deleted]:
+        """See ``StoredJournal.forget``. At most ``FORGOTTEN_RECORDS`` records are deleted at once."""
         query = "SELECT first, head FROM frames WHERE first <= %s ORDER BY first LIMIT %s"
-        rows = self.rows(query, self._covered(self._head - keep), FORGOTTEN_RECORDS)
+        rows = self.rows(query, self._covered(self._head - LIVE_EVENTS), FORGOTTEN_RECORDS)
         old = [record for row in rows if (record := queries.open_header(*row)).recorded_us < before_us]
         if not old:
             return []

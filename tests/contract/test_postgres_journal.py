@@ -1,4 +1,4 @@
-"""What the journal on PostgreSQL adds to the contract: one writer, damage, versions, deletion (ADR-040)."""
+"""The journal on PostgreSQL beyond the contract of journals: one writer, damage, versions, deletion (ADR-040)."""
 
 import os
 import re
@@ -7,13 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
 from archives import record_of
-from postgres_server import execute
+from postgres_server import execute, new_schema, postgres_server
 
 pytest.importorskip("psycopg")
 
@@ -22,7 +22,7 @@ import psycopg
 from flyball.app.core import FlyballError
 from flyball.app.events import RunConfigured
 from flyball.app.events.frames import DamagedRecord, DeadLetter
-from flyball.app.journal import Fenced, postgres
+from flyball.app.journal import Fenced, postgres, postgres_journal
 from flyball.app.journal.database import (
     DamagedDatabase,
     DamagedRow,
@@ -104,8 +104,6 @@ def test_reader_refuses_a_database_without_a_journal(database: str) -> None:
 
 
 def test_two_schemas_of_a_database_hold_two_journals(filled: str, postgres: str) -> None:
-    from postgres_server import new_schema
-
     with closing(PostgresJournal(filled)) as one_journal, closing(PostgresJournal(new_schema(postgres))) as other:
         assert (one_journal.head, other.head) == (3, 0)
 
@@ -192,7 +190,8 @@ def superseded(url: str) -> tuple[PostgresJournal, PostgresJournal]:
     return first, PostgresJournal(url)
 
 
-def test_superseded_writer_changes_nothing(filled: str) -> None:
+def test_superseded_writer_changes_nothing(filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_journal, "LIVE_EVENTS", 0)
     take_snapshot(filled, 2)
     first, second = superseded(filled)
     with closing(first), closing(second):
@@ -202,7 +201,7 @@ def test_superseded_writer_changes_nothing(filled: str) -> None:
             lambda: first.append([one(4)], marks={("p", 1): 1}, dead_letters=[DeadLetter(0, "p", "r", "no", b"")]),
             lambda: first.append(marks={("p", 1): 1}),
             lambda: first.remove_dead_letter(1),
-            lambda: first.forget(10_000_000, keep=0),
+            lambda: first.forget(10_000_000),
         ):
             with pytest.raises(Fenced):
                 change()
@@ -299,6 +298,30 @@ def test_lost_connection_is_no_acknowledgement(filled: str) -> None:
         for _ in range(2):
             with pytest.raises(ServerUnavailable):
                 append(journal, 4)
+
+
+def append_until_lost(journal: PostgresJournal) -> int:
+    """Append until the server is lost; return the position of the last acknowledged event."""
+    with suppress(StorageError):
+        while True:
+            append(journal, journal.head + 1)
+    return journal.head
+
+
+def test_acknowledged_events_survive_a_crash_of_the_server() -> None:
+    """Guarantee (ADR-040), with ``test_commit_waits_for_the_disk_whatever_the_role_sets`` for a loss of power."""
+    acknowledged = 0
+    with postgres_server() as server:
+        for _ in range(3):
+            with closing(PostgresJournal(server.url)) as journal, ThreadPoolExecutor(1) as pool:
+                crash = pool.submit(lambda: (sleep(0.3), server.crash()))
+                acknowledged = append_until_lost(journal)
+                crash.result()
+            server.start()
+            with closing(PostgresJournalReader(server.url)) as reader:
+                assert reader.head in (acknowledged, acknowledged + 1), "the last append may be committed"
+                assert list(reader.damage()) == []
+    assert acknowledged > 3
 
 
 # Server and versions ---------------------------------------------------------------------------------------------
@@ -420,15 +443,16 @@ def test_latest_sound_snapshot_of_this_journal_is_read(filled: str) -> None:
     assert [type(error) for error in damage(filled)] == [DamagedRow]
 
 
-def test_only_old_events_behind_a_snapshot_are_deleted(database: str) -> None:
+def test_only_old_events_behind_a_snapshot_are_deleted(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_journal, "LIVE_EVENTS", 10)
     fill(database, 100)
     with closing(PostgresJournal(database)) as journal:
-        assert journal.forget(50_000_001, keep=10) == []
+        assert journal.forget(50_000_001) == []
         take_snapshot(database, 40)
-        assert journal.forget(30_000_001, keep=10) == [(1, 30)]
-        assert journal.forget(90_000_001, keep=80) == []
-        assert journal.forget(90_000_001, keep=10) == [(31, 40)]
-        assert journal.forget(90_000_001, keep=10) == []
+        take_snapshot(database, 95)
+        assert journal.forget(30_000_001) == [(1, 30)]
+        assert journal.forget(90_000_001) == [(31, 40)]
+        assert journal.forget(90_000_001) == []
         assert (journal.first, journal.head) == (41, 100)
         assert next(journal.ids(0))[0] == 41
         assert [record.first for record in journal.landmarks()] == [1]

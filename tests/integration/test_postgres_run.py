@@ -5,8 +5,10 @@ import shutil
 import sys
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from bus_rig import StepClock
 from click.testing import Result
 from commands import invoke, refused, succeeded
 from generated_run import generated, hasty, write_generated
@@ -15,10 +17,13 @@ from postgres_server import execute, new_schema
 pytest.importorskip("psycopg")
 
 from flyball.app.config import RunFolder
+from flyball.app.config.deployment import JournalSettings
+from flyball.app.journal import postgres_journal
 from flyball.app.journal.database import StorageError
 from flyball.app.journal.opening import PostgresLocation, SqliteLocation
 from flyball.app.journal.ports import JournalLocation
 from flyball.daemons.run_folder import LostJournal, check_history
+from flyball.daemons.upkeep import Upkeep
 
 EVENTS = 3_000
 
@@ -131,8 +136,6 @@ def test_damage_in_a_database_is_found(before: Path, postgres: str, tmp_path: Pa
 
 
 def test_snapshot_and_deletion_in_a_database(before: Path, postgres: str, tmp_path: Path, monkeypatch) -> None:
-    from flyball.app.journal import postgres_journal
-
     url = new_schema(postgres)
     succeeded(invoke("journal", "copy", before / "journal.sqlite", url))
     folder = folder_of(url, tmp_path)
@@ -142,13 +145,25 @@ def test_snapshot_and_deletion_in_a_database(before: Path, postgres: str, tmp_pa
         assert moved.snapshot(EVENTS) == original.snapshot(EVENTS)
     succeeded(invoke("journal", "delete", "--before", 500, "--yes", run=folder), "Nothing ends")
     monkeypatch.setattr(postgres_journal, "LIVE_EVENTS", 100)
-    monkeypatch.setattr(postgres_journal.PostgresJournal.forget, "__kwdefaults__", {"keep": 100})
     succeeded(invoke("journal", "delete", "--before", 500, "--yes", run=folder), "Deleted the events 1 to")
     succeeded(invoke("journal", "verify", run=folder), "No damage")
     refused(invoke("replay", "--check", run=folder), 1, "deleted for good")
     back = tmp_path / "shorter.sqlite"
     succeeded(invoke("journal", "copy", url, back), "without damage")
     assert content(SqliteLocation(back)) == content(PostgresLocation(url))
+
+
+def test_upkeep_deletes_old_events_of_a_database(before: Path, postgres: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(postgres_journal, "LIVE_EVENTS", 100)
+    url, archiving, clock = new_schema(postgres), Mock(), StepClock()
+    succeeded(invoke("journal", "copy", before / "journal.sqlite", url))
+    succeeded(invoke("journal", "archive", run=folder_of(url, tmp_path)), "Took a snapshot")
+    with closing(PostgresLocation(url).writer()) as journal:
+        clock.seconds = 10 * 365 * 24 * 3600.0
+        Upkeep(journal, archiving, JournalSettings(delete_days=1), clock).look()
+        (covered, *_) = journal.snapshot_positions()
+        assert journal.first == covered + 1
+    archiving.look.assert_called_once_with(wanted=False)
 
 
 # A folder and its journal ----------------------------------------------------------------------------------------

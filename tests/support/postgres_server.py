@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,46 +30,52 @@ def _programs() -> Path:
     return folders[-1].parent
 
 
+class PostgresServer:
+    """A server in a folder of its own. A commit waits for the disk."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self.url = f"postgresql://admin@/postgres?host={folder}"
+        self._programs, self._folder = programs, folder
+        self._user: dict[str, str | int] = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
+        if self._user:
+            shutil.chown(folder, **self._user)
+        command = [programs / "initdb", "--no-sync", "-D", folder / "data", "-U", "admin", "-A", "trust", "-E", "UTF8"]
+        subprocess.run(command, check=True, capture_output=True, cwd=folder, **self._user)
+        self.start()
+
+    def start(self) -> None:
+        """Start the server, and wait until it answers."""
+        import psycopg
+
+        command = [self._programs / "postgres", "-D", self._folder / "data", "-k", self._folder, "-h", ""]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder, **self._user)
+        end = monotonic() + 60
+        while monotonic() < end:
+            assert self._process.poll() is None, (self._folder / "log").read_text()
+            with suppress(psycopg.OperationalError):
+                return psycopg.connect(self.url).close()
+            sleep(0.05)
+        raise TimeoutError((self._folder / "log").read_text())
+
+    def crash(self) -> None:
+        """End the server without a checkpoint, as a crash would; its next start recovers from its log."""
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait()
+
+
 @contextmanager
-def postgres_server(settings: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Run a server; yield the URL of its database. A commit waits for the disk, unless ``settings`` change that."""
-    programs = _programs()
-    folder = Path(mkdtemp(prefix="flyball-postgres-"))  # short, because the name of a socket is
-    user: dict[str, str | int] = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
-    if user:
-        shutil.chown(folder, **user)
+def postgres_server() -> Iterator[PostgresServer]:
+    """Run a server; skip the test if the machine has none."""
+    programs, folder = _programs(), Path(mkdtemp(prefix="flyball-postgres-"))  # the name of a socket has to be short
     try:
-        subprocess.run(
-            [programs / "initdb", "--no-sync", "-D", folder / "data", "-U", "admin", "-A", "trust", "-E", "UTF8"],
-            check=True, capture_output=True, cwd=folder, **user,
-        )  # fmt: skip
-        options = {"listen_addresses": "", "unix_socket_directories": str(folder), **(settings or {})}
-        arguments = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
-        with (folder / "log").open("wb") as log:
-            command = [programs / "postgres", "-D", folder / "data", *arguments]
-            server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **user)
+        server = PostgresServer(programs, folder)
         try:
-            url = f"postgresql://admin@/postgres?host={folder}"
-            _await(url, server, folder / "log")
-            yield url
+            yield server
         finally:
-            server.send_signal(signal.SIGQUIT)  # at once
-            server.wait()
+            server.crash()
     finally:
         shutil.rmtree(folder)
-
-
-def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    import psycopg
-
-    end = monotonic() + 60
-    while monotonic() < end:
-        assert server.poll() is None, log.read_text()
-        with suppress(psycopg.OperationalError):
-            psycopg.connect(url).close()
-            return
-        sleep(0.05)
-    raise TimeoutError(log.read_text())
 
 
 def new_schema(url: str) -> str:
