@@ -16,7 +16,7 @@ def copy_journal(source: JournalLocation, target: JournalLocation) -> int:
         StorageError: the target holds events, or cannot be written. Nothing of the copy is left.
         FlyballError: the source is damaged.
     """
-    with closing(source.reader()) as reader, reader.frozen(), target.filling() as journal:
+    with closing(source.reader()) as reader, target.filling() as journal:
         head = _copy(reader, journal)
     with closing(target.reader()) as copied:
         for damage in copied.damage():
@@ -27,13 +27,16 @@ def copy_journal(source: JournalLocation, target: JournalLocation) -> int:
 
 
 def _copy(source: StoredReader, target: StoredJournal) -> int:
-    first = source.first
-    target.begin(first, reversed([record for record in source.landmarks() if record.last < first]))
+    with source.frozen():  # only what changes: a database slows down while it is read at one moment
+        first, head = source.first, source.head
+        landmarks, marks, dead_letters = list(source.landmarks()), list(source.marks()), source.dead_letters()
+    target.begin(first, reversed([record for record in landmarks if record.last < first]))
     position = first - 1
-    while (chunk := source.read(position)).position > position:
-        target.append(chunk.records)
+    while position < head:
+        chunk = source.read(position)
+        target.append([record for record in chunk.records if record.last <= head])
         target.maintain(idle=False)
         position = chunk.position
-    target.restore_marks(source.marks())
-    target.append(dead_letters=source.dead_letters())
-    return position
+    target.restore_marks(marks)
+    target.append(dead_letters=dead_letters)
+    return head

@@ -8,6 +8,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from archives import record_of
 from bus_rig import StepClock
 from click.testing import Result
 from commands import invoke, refused, succeeded
@@ -21,7 +22,8 @@ from flyball.app.config.deployment import JournalSettings
 from flyball.app.journal import postgres_journal
 from flyball.app.journal.database import StorageError
 from flyball.app.journal.opening import PostgresLocation, SqliteLocation
-from flyball.app.journal.ports import JournalLocation
+from flyball.app.journal.ports import Chunk, JournalLocation
+from flyball.app.journal.postgres_journal import PostgresJournalReader
 from flyball.daemons.run_folder import LostJournal, check_history
 from flyball.daemons.upkeep import Upkeep
 
@@ -112,6 +114,23 @@ def test_status_is_that_of_the_file(before: Path, moved: Path) -> None:
 def test_backup_of_a_database_is_a_run_in_a_file(before: Path, moved: Path, tmp_path: Path) -> None:
     succeeded(invoke("journal", "backup", tmp_path / "copy.sqlite", run=moved), f"up to position {EVENTS}")
     assert content(SqliteLocation(tmp_path / "copy.sqlite")) == content(SqliteLocation(before / "journal.sqlite"))
+
+
+def test_backup_during_a_run_is_of_one_moment(before: Path, postgres: str, tmp_path: Path, monkeypatch) -> None:
+    url = new_schema(postgres)
+    succeeded(invoke("journal", "copy", before / "journal.sqlite", url))
+    expected = content(PostgresLocation(url))
+    with closing(PostgresLocation(url).writer()) as writer:
+        read = PostgresJournalReader.read
+
+        def interfere(reader: PostgresJournalReader, after: int, **how: object) -> Chunk:
+            first = writer.head + 1
+            writer.append([record_of(first, [b"x"])], marks={("trainer@a", 1): first + 1})
+            return read(reader, after, **how)
+
+        monkeypatch.setattr(PostgresJournalReader, "read", interfere)
+        succeeded(invoke("journal", "backup", tmp_path / "copy.sqlite", run=folder_of(url, tmp_path)))
+    assert content(SqliteLocation(tmp_path / "copy.sqlite")) == expected
 
 
 def test_export_is_imported_into_a_database(before: Path, postgres: str, tmp_path: Path) -> None:
