@@ -76,6 +76,10 @@ COMPRESSING = """SELECT set_config(name, 'lz4', false) FROM pg_settings
     WHERE name = 'default_toast_compression' AND 'lz4' = ANY(enumvals)"""
 """Compresses large bodies by LZ4 where the server has it, in half of the time that its own method takes."""
 
+SYNCHRONOUS = """SELECT set_config('synchronous_commit', 'on', false)
+    WHERE current_setting('synchronous_commit') <> 'remote_apply'"""
+"""Makes commits wait for the disk, whatever the server's settings or the role's are, unless they ask for more."""
+
 NEEDED_OF_SERVER = ("fsync", "full_page_writes")
 """Settings of the server without which a loss of power loses or damages what was acknowledged."""
 
@@ -116,18 +120,21 @@ class JournalRow:
     run: str
 
 
-def connect(url: str, role: str) -> Connection:
+def connect(url: str, role: str, *, primary: bool = False) -> Connection:
     """Connect to a journal's database, for reading.
 
     Args:
         url: of the database; libpq adds what its own files and variables say.
         role: shown by the server beside the session.
+        primary: pass over servers that are copies, of the hosts in the URL. A copy may lack the latest events.
 
     Raises:
         ServerUnavailable: the server does not answer.
         ServerRefused: the server refuses this user, is too old, or is on another machine and not verified.
     """
     parameters = {**CONNECTING, **conninfo_to_dict(url), "application_name": f"flyball {role}"}
+    if primary:
+        parameters["target_session_attrs"] = "primary"
     with ExitStack() as on_error, server_errors():
         connection = psycopg.connect(**parameters, autocommit=True)  # type: ignore[arg-type]
         on_error.callback(connection.close)
@@ -141,13 +148,13 @@ def connect(url: str, role: str) -> Connection:
     return connection
 
 
-def open_for_reading(url: str, role: str = "reader") -> Connection:
+def open_for_reading(url: str, role: str = "reader", *, primary: bool = False) -> Connection:
     """Connect to a database that holds a journal of this format.
 
     Raises what ``connect`` raises, ``NotAJournal`` or ``OtherFormat``.
     """
     with ExitStack() as on_error, server_errors():
-        connection = connect(url, role)
+        connection = connect(url, role, primary=primary)
         on_error.callback(connection.close)
         version = _version(connection)
         if version is None:
@@ -174,19 +181,19 @@ def open_for_writing(url: str, *, wait: bool, give_up: Callable[[], bool]) -> tu
     Raises what ``connect`` raises, ``StorageInUse`` or ``OtherFormat``.
     """
     with ExitStack() as on_error, server_errors():
-        connection = connect(url, "writer")
+        connection = connect(url, "writer", primary=True)
         on_error.callback(connection.close)
         connection.execute("SET default_transaction_read_only = off")
         _check_server(connection)
         if _version(connection) is None:
             _create(connection)
         key = lock_key(connection)
+        for name, value in WRITING.items():  # first, because a writer may be halted as soon as it has the lock
+            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
         while not _try_lock(connection, key):
             if not wait or give_up():
                 raise StorageInUse("Another broker writes this journal.", hint="Stop it first.")
             time.sleep(RETRY_SECONDS)
-        for name, value in WRITING.items():
-            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
         connection.execute(COMPRESSING)
         _migrate(connection)
         connection.execute("UPDATE journal SET epoch = epoch + 1")
@@ -231,8 +238,7 @@ def _check_server(connection: Connection) -> None:
     """Refuse a server that could lose what it confirmed, and make this session wait for the disk."""
     for concern in concerns(connection):
         raise concern
-    stronger = "current_setting('synchronous_commit') = 'remote_apply'"
-    connection.execute(f"SELECT set_config('synchronous_commit', 'on', false) WHERE NOT {stronger}")
+    connection.execute(SYNCHRONOUS)
 
 
 def concerns(connection: Connection) -> Iterator[ServerRefused]:

@@ -130,7 +130,7 @@ class PostgresJournal(PostgresTables):
             self._warnings: list[str] = []
             self._sound_snapshot = 0
             self._writer.add_notice_handler(self._note)
-            super().__init__(postgres.open_for_reading(url, "writer's reader"))
+            super().__init__(postgres.open_for_reading(url, "writer's reader", primary=True))
             on_error.callback(self._connection.close)
             last = next(self.headers_back(self._head), None)
             self.recorded_us = last.recorded_us if last else 0
@@ -225,10 +225,12 @@ class PostgresJournal(PostgresTables):
     def forget(self, before_us: int) -> list[Deleted]:
         """See ``StoredJournal.forget``. At most ``FORGOTTEN_RECORDS`` records are deleted at once."""
         query = "SELECT first, head FROM frames WHERE first <= %s ORDER BY first LIMIT %s"
-        rows = self.rows(query, self._covered(self._head - LIVE_EVENTS), FORGOTTEN_RECORDS)
-        old = [record for row in rows if (record := queries.open_header(*row)).recorded_us < before_us]
-        if not old:
-            return []
+        covered, old = self._covered(self._head - LIVE_EVENTS), list[Record]()
+        for limit in (1, FORGOTTEN_RECORDS):  # first one record, because mostly none is old enough
+            records = [queries.open_header(*row) for row in self.rows(query, covered, limit)]
+            old = [record for record in records if record.recorded_us < before_us]
+            if not old:
+                return []
         before, last = self._first, old[-1].last
         self._change(FORGET, first=last + 1)
         self._first = last + 1

@@ -288,7 +288,7 @@ def taking_snapshots(url: str) -> Iterator[Callable[[Snapshot, bytes], None]]:
 
     There is no fence: a snapshot counts only if the journal has the record at its position.
     """
-    with closing(postgres.open_for_reading(url, "snapshots")) as connection, server_errors():
+    with closing(postgres.open_for_reading(url, "snapshots", primary=True)) as connection, server_errors():
         connection.execute("SET default_transaction_read_only = off")
         with postgres.locked_for_snapshots(connection):
             yield partial(write_snapshot, connection)
