@@ -15,9 +15,11 @@ from flyball.app.config import RunFolder
 from flyball.app.config.loading import Loaded
 from flyball.app.config.monitoring import COLLECTOR, MetricsSettings
 from flyball.app.controllers.fold import Fold
-from flyball.app.journal import SqliteJournalReader, SqliteStateStore
+from flyball.app.journal import SqliteStateStore
 from flyball.app.journal.database import StorageError
 from flyball.app.journal.history import open_dead_letters
+from flyball.app.journal.opening import journal_of
+from flyball.app.journal.ports import JournalLocation
 from flyball.app.status.metrics import Exposition, Storage, View
 from flyball.app.status.monitored import ConfigFold, DaemonFold, EventCounts
 from flyball.app.status.status import ask_presence
@@ -40,6 +42,7 @@ class Exports:
 
     def __init__(self, loaded: Loaded, folder: RunFolder) -> None:
         self._loaded, self._deployment, self._folder = loaded, loaded.deployment, folder
+        self._journal = journal_of(folder, loaded.deployment.journal)
         self._clock = SystemClock()
         self._view: View | None = None
         self._outlets: dict[str, Outlet] = {}
@@ -118,26 +121,22 @@ class Exports:
         if (view := self._view) is None:
             return None
         deliveries = {name: outlet.delivery(view.head) for name, outlet in self._outlets.items()}
-        return replace(
-            view, now=self._clock.now(), storage=storage_of(self._folder, self._loaded), deliveries=deliveries
-        )
+        storage = storage_of(self._folder, self._loaded, self._journal)
+        return replace(view, now=self._clock.now(), storage=storage, deliveries=deliveries)
 
 
-def storage_of(folder: RunFolder, loaded: Loaded) -> Storage | None:
+def storage_of(folder: RunFolder, loaded: Loaded, journal: JournalLocation) -> Storage | None:
     """Return the sizes of a run's files. None if the journal cannot be read."""
-    live = [folder.journal.with_name(folder.journal.name + rest) for rest in ("", "-wal")]
     try:
-        with closing(SqliteJournalReader(folder.journal)) as reader:
-            dead_letters = len(open_dead_letters(reader))
-            archived = list(reader.archive.folder.glob("*"))
+        with closing(journal.reader()) as reader:
+            dead_letters, size = len(open_dead_letters(reader)), reader.size()
             shipping = shipping_of(folder, loaded, reader, SystemClock().now())
         disk = shutil.disk_usage(folder.path)
-        journal, archive = (sum(file.stat().st_size for file in files if file.is_file()) for files in (live, archived))
     except (StorageError, OSError):  # a file that was just replaced, or a damaged journal, which the broker reports
         return None
     return Storage(
-        journal,
-        archive,
+        size.bytes - size.archive_bytes,
+        size.archive_bytes,
         free=disk.free,
         size=disk.total,
         dead_letters=dead_letters,

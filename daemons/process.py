@@ -20,9 +20,10 @@ from flyball.app.core import BROKER, FlyballError
 from flyball.app.engine import Engine, LocalEngine, python_module
 from flyball.app.engine.ray_engine import RayEngine
 from flyball.app.job_specs import JobContext
-from flyball.app.journal import DamagedDatabase, SqliteJournal, SqliteOutbox, SqliteStateStore
+from flyball.app.journal import DamagedDatabase, SqliteOutbox, SqliteStateStore
 from flyball.app.journal.database import FileReplaced
 from flyball.app.journal.kept_files import set_aside
+from flyball.app.journal.opening import OtherJournal, journal_of
 from flyball.app.store import FileStore, open_store
 from flyball.app.telemetry import FAILED, configure
 from flyball.daemons import evaluation, quality_monitor, selfplay_worker, training
@@ -70,7 +71,7 @@ OPENING_USEC = 3_600_000_000
 def run_daemon(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> int:
     """Run a daemon until SIGTERM or SIGINT.
 
-    Returns the exit code: 0 drained, 1 failed, 2 for a broker whose journal was replaced or lost, which ends the run.
+    Returns the exit code: 0 drained, 1 failed, 2 for a broker whose journal was replaced or lost, or is another run's.
 
     Only this function catches every exception. It logs the exception, and the supervisor restarts the daemon.
     """
@@ -89,7 +90,7 @@ def run_daemon(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> int:
             asyncio.run(_run_hosted(spec, loaded, folder))
     except FlyballError as error:
         log.error(FAILED, error=str(error))  # noqa: TRY400 - the message says it all
-        return 2 if spec.name == BROKER and isinstance(error, FileReplaced | LostJournal) else 1
+        return 2 if spec.name == BROKER and isinstance(error, FileReplaced | LostJournal | OtherJournal) else 1
     except Exception:
         log.exception(FAILED)
         return 1
@@ -110,8 +111,9 @@ def calm_collector() -> None:
 def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
     voice = BrokerVoice(loaded.deployment.node, boot_id())
     Notifier().tell(f"EXTEND_TIMEOUT_USEC={OPENING_USEC}", "STATUS=checking the journal")
-    check_history(folder)
-    with closing(SqliteJournal(folder.journal)) as journal:
+    location = journal_of(folder, loaded.deployment.journal)
+    check_history(folder, location)
+    with closing(location.writer()) as journal:
         endpoint, clock = bus_endpoint(folder, loaded.deployment), SystemClock()
         access, settings = broker_access(loaded, clock), loaded.deployment.journal
         command = python_module("flyball.app.cli", "--run", str(folder.path.absolute()))

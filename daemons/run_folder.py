@@ -10,6 +10,7 @@ from typing import BinaryIO
 from flyball.app.config import Deployment, RunFolder
 from flyball.app.core import FlyballError, derive_id
 from flyball.app.journal.kept_files import OTHER_HISTORY, rescued_copy
+from flyball.app.journal.ports import JournalLocation
 from flyball.app.journal.state import saved_position
 
 MAX_SOCKET_PATH = 100
@@ -130,19 +131,30 @@ def of_other_history(folder: RunFolder) -> list[Path]:
     )
 
 
-def check_history(folder: RunFolder) -> None:
+def check_history(folder: RunFolder, journal: JournalLocation) -> None:
     """Refuse to begin a new journal beside an earlier one's files.
 
-    Raises ``LostJournal``: the journal is missing or empty, and there is an archive or daemons' state.
+    Raises ``LostJournal``: the journal is missing or empty, and there is an archive, daemons' state or another journal.
     """
-    if folder.journal.is_file() and folder.journal.stat().st_size:
+    if journal.is_begun():
         return
-    left = [*(folder.path / "archive").glob("*.segment")]
+    if folder.journal.is_file() and folder.journal.stat().st_size:
+        raise LostJournal(
+            f"{journal} has no events, and {folder.journal} has this run's.",
+            hint=f"Copy them, or begin another run in another folder: flyball journal copy {folder.journal} {journal}",
+        )
+    left = [path for path in (folder.journal_id,) if path.exists()]
+    left += (folder.path / "archive").glob("*.segment")
     left += [path for path in sorted((folder.path / "state").glob("*.sqlite")) if saved_position(path)]
+    if left and str(journal) != str(folder.journal):
+        raise LostJournal(
+            f"{journal} has no events, and {left[0]} belongs to the journal of this run.",
+            hint="Name the run's own database in deployment.journal.url, or begin another run in another folder.",
+        )
     if left:
         copy = rescued_copy(folder.journal) or "a copy"
         raise LostJournal(
-            f"{folder.journal} is missing, and {left[0]} belongs to the journal that was there.",
+            f"{journal} is missing, and {left[0]} belongs to the journal that was there.",
             hint=f"Put the journal back from {copy}. To begin another run, move state, outbox and archive away, too.",
         )
 

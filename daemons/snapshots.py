@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
-from pathlib import Path
 from typing import Any, cast
 
 from flyball.app.controllers.fold import (
@@ -21,11 +20,11 @@ from flyball.app.core import FlyballError
 from flyball.app.events import DaemonFact, Payload, RollCall, RunConfigured
 from flyball.app.events.frames import hash_id, read_events
 from flyball.app.job_specs import JobContext
-from flyball.app.journal import JournalReader, Snapshot, SqliteJournalReader
+from flyball.app.journal import JournalReader, Snapshot
 from flyball.app.journal.archiving import records_between
-from flyball.app.journal.database import locked
 from flyball.app.journal.history import last_settings, voided_events
-from flyball.app.journal.snapshots import KEPT_EVENTS, write_snapshot
+from flyball.app.journal.ports import JournalLocation, StoredReader
+from flyball.app.journal.snapshots import KEPT_EVENTS
 from flyball.daemons.jobs import WorkerIdentity
 from flyball.daemons.registry import DAEMONS, daemons_of
 from flyball.daemons.saved_state import ACCOUNTS, READY_KEY, SCHEMAS_KEY, Accounts, carried_over, readable, schemas_of
@@ -84,7 +83,7 @@ class _Snapshots:
     at the first event. As in a rebuild, steps whose decisions differ from the recorded ones are dropped.
     """
 
-    def __init__(self, reader: SqliteJournalReader, upto: int) -> None:
+    def __init__(self, reader: StoredReader, upto: int) -> None:
         self._reader = reader
         settings = last_settings(reader)
         self._daemons = daemons_of(settings) if settings else DAEMONS
@@ -155,7 +154,7 @@ class _Snapshots:
         return accounts
 
 
-def take_snapshots(path: Path, say: Callable[[int], None] = lambda _: None) -> None:
+def take_snapshots(journal: JournalLocation, say: Callable[[int], None] = lambda _: None) -> None:
     """Take snapshots near the journal's end and every ``KEPT_EVENTS`` events.
 
     ``say`` receives their positions.
@@ -166,23 +165,20 @@ def take_snapshots(path: Path, say: Callable[[int], None] = lambda _: None) -> N
         Unsettled: a daemon still has to publish decisions.
         DamagedRecord: a record is damaged.
     """
-    with closing(SqliteJournalReader(path)) as reader:
-        folder = reader.archive.folder
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / "snapshots"):
-            end = _record_end(reader, reader.head - IN_FLIGHT_EVENTS)
-            latest = reader.snapshot(end)
-            if end <= (latest.position if latest else 0):
-                return
-            snapshots = _Snapshots(reader, end)
-            while snapshots.position < end:
-                position = _record_end(reader, min(snapshots.position + KEPT_EVENTS, end))
-                rows = snapshots.advance(position)
-                write_snapshot(folder, Snapshot(position, rows), cast("bytes", reader.head_at(position)))
-                say(position)
+    with closing(journal.reader()) as reader, journal.taking_snapshots() as write:
+        end = _record_end(reader, reader.head - IN_FLIGHT_EVENTS)
+        latest = reader.snapshot(end)
+        if end <= (latest.position if latest else 0):
+            return
+        snapshots = _Snapshots(reader, end)
+        while snapshots.position < end:
+            position = _record_end(reader, min(snapshots.position + KEPT_EVENTS, end))
+            rows = snapshots.advance(position)
+            write(Snapshot(position, rows), cast("bytes", reader.head_at(position)))
+            say(position)
 
 
-def _record_end(reader: SqliteJournalReader, position: int) -> int:
+def _record_end(reader: JournalReader, position: int) -> int:
     """Return the last position of the record that holds ``position``; 0 before the first record."""
     record = next(reader.headers_back(position), None)
     return record.last if record else 0

@@ -15,8 +15,7 @@ import structlog
 from flyball.app.config.deployment import JournalSettings
 from flyball.app.core import Clock, FlyballError
 from flyball.app.events.envelope import EPOCH
-from flyball.app.journal import SqliteJournal
-from flyball.app.journal.snapshots import positions
+from flyball.app.journal.ports import StoredJournal
 
 LOOK_SECONDS = 60.0
 EVENTS = 25_000
@@ -108,14 +107,12 @@ class Upkeep:
     """
 
     def __init__(
-        self, journal: SqliteJournal, archiving: PeriodicCommand, settings: JournalSettings, clock: Clock
+        self, journal: StoredJournal, archiving: PeriodicCommand, settings: JournalSettings, clock: Clock
     ) -> None:
         self._journal, self._archiving = journal, archiving
         self._settings, self._clock, self._log = settings, clock, structlog.get_logger("broker")
         self._due = clock.monotonic()
-        self._done = max(
-            (position for position in positions(journal.archive.folder) if position <= journal.head), default=0
-        )
+        self._done = max((position for position in journal.snapshot_positions() if position <= journal.head), default=0)
 
     def look(self) -> None:
         """Do the work that is due."""
@@ -124,7 +121,7 @@ class Upkeep:
             return
         self._due = now + LOOK_SECONDS
         try:
-            before = self._journal.archive.end
+            before = self._journal.archived
             if self._journal.adopt(most=1) > before:
                 self._due = now  # the next turn takes the next one, because each is read as a whole
                 return

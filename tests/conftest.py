@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from postgres_server import new_schema, postgres_server
 from profiles import QUICK, THOROUGH
 from ray_cluster import ray_cluster
 from s3_server import CREDENTIALS, new_bucket, s3_server
@@ -94,6 +95,19 @@ def s3() -> Iterator[str]:
         for name, value in CREDENTIALS.items():
             patch.setenv(name, value)
         yield endpoint
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """Run a PostgreSQL server; yield the URL of its database."""
+    with postgres_server() as server:
+        yield server.url
+
+
+@pytest.fixture
+def database(postgres: str) -> str:
+    """Return the URL of an empty schema in a PostgreSQL database."""
+    return new_schema(postgres)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from flyball.app.api.runs import SAVE_AFTER, RunLocation, broker_silence, find_b
 from flyball.app.bus import ZmqBus
 from flyball.app.bus.access import KeyRefused
 from flyball.app.bus.ports import BrokerUnavailable
-from flyball.app.config import RunFolder
 from flyball.app.config.loading import Loaded
 from flyball.app.core import FlyballError
 from flyball.app.events import (
@@ -22,7 +21,7 @@ from flyball.app.events import (
     PromotionRejected,
     TrainingIntensityChanged,
 )
-from flyball.app.journal import NotAJournal, SqliteJournalReader, history
+from flyball.app.journal import NotAJournal, history
 from flyball.app.journal.history import voided_events
 from flyball.app.status.status import READS, Board, Presence, Status, ask_presence, load_board
 from flyball.daemons.clock import SystemClock
@@ -56,12 +55,12 @@ def is_shown(data: Payload) -> bool:
 class JournalWatch:
     """Feeds a board from the journal in parts. The watch starts where the board was last saved."""
 
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
+    def __init__(self, location: RunLocation) -> None:
+        self._folder, self._journal = location.folder, location.journal
         self._voided = set[int]()
         self.board, self._began_at = Board(), 0
-        with suppress(FlyballError), closing(SqliteJournalReader(folder.journal)) as reader:  # ``news`` reports errors
-            self.board, self._began_at = load_board(folder.board, reader), reader.head
+        with suppress(FlyballError), closing(self._journal.reader()) as reader:  # ``news`` reports errors
+            self.board, self._began_at = load_board(self._folder.board, reader), reader.head
         self._saved_at = self.board.position
         self.behind = False  # the last part was full, so there may be more to read at once
         self.trouble = ""  # the last read error that was shown to the operator
@@ -69,7 +68,7 @@ class JournalWatch:
     def news(self) -> list[Event[Any]]:
         """Read the next part; return its interesting new events. Raises ``FlyballError`` for damage."""
         try:
-            reader = SqliteJournalReader(self._folder.journal)
+            reader = self._journal.reader()
         except NotAJournal:
             return []
         with closing(reader):

@@ -76,7 +76,7 @@ def fetch_model(
 
 
 def _in_folder(folder: Path, argument: str, config_key: str | None, say: Say) -> bytes:
-    if not RunFolder(folder).journal.exists():
+    if not RunFolder(folder).has_journal:
         return _trained_model(folder)
     location = RunLocation(RunFolder(folder), None)
     return open_store(location.store).get(_current_hash(argument, location, config_key or _only_config(location), say))

@@ -17,14 +17,17 @@ from flyball.app.bus import Bus, ZmqBus
 from flyball.app.bus.access import KeyRefused
 from flyball.app.bus.ports import BrokerUnavailable
 from flyball.app.config import GAMES, Deployment, ForeignSettings, GameConfig, RunFolder, RunSettings
+from flyball.app.config.deployment import JournalSettings
 from flyball.app.config.loading import Loaded, UnknownConfig, load
 from flyball.app.core import BROKER, FlyballError, ModelHash, UnusableFile, allow_modules_in, nearest, suggest
 from flyball.app.events import Event, EventVoided, Payload
 from flyball.app.events.envelope import EPOCH
 from flyball.app.events.frames import DeadLetter
-from flyball.app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
+from flyball.app.journal import JournalReader, NotAJournal, history
 from flyball.app.journal.history import last_settings, past_settings, voided_events
 from flyball.app.journal.kept_files import rescued_copy
+from flyball.app.journal.opening import journal_of
+from flyball.app.journal.ports import JournalLocation, StoredReader
 from flyball.app.status.status import READS, Board, Presence, ProcessEnd, Status, ask_presence, load_board
 from flyball.app.status.summary import show_time
 from flyball.app.telemetry import FAILED, last_records
@@ -61,6 +64,14 @@ class RunLocation:
     def load(self, overrides: Mapping[str, Any] | None = None) -> Loaded:
         """Load the settings."""
         return load(self.folder.path, overrides, config_file=self.config_file)
+
+    @property
+    def journal(self) -> JournalLocation:
+        """Where the run's journal is; with unusable settings, the file in the run folder. Raises ``OtherJournal``."""
+        settings = JournalSettings()
+        with suppress(FlyballError):
+            settings = self.load().deployment.journal
+        return journal_of(self.folder, settings)
 
     @property
     def store(self) -> str:
@@ -158,16 +169,17 @@ def no_run(folder: RunFolder) -> NotAJournal:
 
 
 @contextmanager
-def open_journal(location: RunLocation) -> Iterator[SqliteJournalReader]:
+def open_journal(location: RunLocation) -> Iterator[StoredReader]:
     """Open the run's journal for reading. Raises ``NotAJournal``."""
-    if not location.folder.journal.exists():
+    journal = location.journal
+    if not journal.exists():
         raise no_run(location.folder)
-    with closing(SqliteJournalReader(location.folder.journal)) as reader:
+    with closing(journal.reader()) as reader:
         yield reader
 
 
 @contextmanager
-def open_run(location: RunLocation) -> Iterator[SqliteJournalReader]:
+def open_run(location: RunLocation) -> Iterator[StoredReader]:
     """Open the run's journal, and refuse settings of another version. Raises ``NotAJournal`` or ``ForeignSettings``."""
     with open_journal(location) as reader:
         last_settings(reader)
@@ -363,7 +375,7 @@ def read_status(location: RunLocation, say: Say) -> Status:
     deployment = location.load().deployment
     endpoint, listening = find_broker(location.folder, deployment)
     presence, board, unanswered = asyncio.run(_ask(location, say)) if listening else (None, None, False)
-    if board is None and deployment.keys.broker is not None and not location.folder.journal.exists():
+    if board is None and deployment.keys.broker is not None and not location.journal.exists():
         raise _no_answer(endpoint)
     if board is None:
         with open_run(location) as reader:
@@ -384,7 +396,7 @@ async def _ask(location: RunLocation, say: Say) -> tuple[Presence | None, Board 
     The board is None if this machine has the journal. Both are None if the broker does not answer, or refuses this key
     on a machine with the journal.
     """
-    here = location.folder.journal.exists()
+    here = location.journal.exists()
     async with connected(location, ASK_SECONDS, producer="status") as bus:
         try:
             return await ask_presence(bus), None if here else await board_on(bus), False

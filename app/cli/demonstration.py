@@ -53,7 +53,7 @@ def prepare_demonstration(location: RunLocation, *, named: bool) -> RunLocation:
     if not named:
         location = locate_run(FOLDER, location.config_file)
     folder = location.folder
-    if folder.journal.exists():
+    if folder.has_journal:
         other = locate_run(f"{folder.path}2", location.config_file)
         raise RunToKeep(
             f"There is a run in {folder.path} already, and the demonstration begins one of its own.",

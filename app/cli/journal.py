@@ -12,9 +12,9 @@ from pathlib import Path
 
 import click
 
-from flyball.app.api.runs import RunLocation, connected, find_broker, open_journal
+from flyball.app.api.runs import RunLocation, connected, find_broker, no_run, open_journal
 from flyball.app.bus import BROKER_ONLY, JournalPublisher, ZmqBus
-from flyball.app.cli.journal_archive import archive, delete, export, import_command
+from flyball.app.cli.journal_archive import archive, copy_command, delete, export, import_command
 from flyball.app.cli.journal_ship import restore, ship
 from flyball.app.cli.options import json_option, run_options, timeout_option
 from flyball.app.cli.output import echo, note, write_row, write_values
@@ -22,8 +22,9 @@ from flyball.app.core import FlyballError, derive_id
 from flyball.app.core.sizes import size_text
 from flyball.app.events import Envelope, Event, EventVoided, Payload, decode, follow, originate
 from flyball.app.events.frames import DeadLetter, Frame
-from flyball.app.journal import DamagedDatabase, OtherFormat, SqliteJournal, history, rebuild
+from flyball.app.journal import DamagedDatabase, Journal, OtherFormat, history
 from flyball.app.journal.history import recorded_dead_letters, voided_events
+from flyball.app.journal.ports import JournalLocation
 from flyball.daemons.clock import SystemClock
 
 NOT_RETRIED = BROKER_ONLY | {EventVoided.event_type}
@@ -47,7 +48,7 @@ def journal() -> None:
     """Look after the journal."""
 
 
-for command in (archive, delete, export, import_command, ship, restore):
+for command in (archive, copy_command, delete, export, import_command, ship, restore):
     journal.add_command(command)
 
 
@@ -92,10 +93,11 @@ def backup(location: RunLocation, path: Path) -> None:
     archived records are copied into the folder archive beside FILE. To restore it, stop the run, move its files
     journal.sqlite* and its folders archive, state and outbox away, copy FILE to journal.sqlite and that archive beside
     it, and start: the daemons rebuild their state. What was recorded after the backup is lost. Models and shards are in
-    the folder store.
+    the folder store. The FILE of a journal in a database goes back into an empty one by `flyball journal copy`.
     """
-    with open_journal(location) as reader:
-        head = reader.backup(path)
+    if not location.journal.exists():
+        raise no_run(location.folder)
+    head = location.journal.backup(path)
     note(f"{path} holds the journal up to position {head}, {size_text(path.stat().st_size)}, without damage.")
 
 
@@ -106,7 +108,7 @@ def migrate(location: RunLocation) -> None:
 
     Every start of the run does so too.
     """
-    with closing(SqliteJournal(_existing(location))) as writer:
+    with closing(_existing(location).writer()) as writer:
         note(f"The journal has the current format; its last event is at position {writer.head}.")
 
 
@@ -118,17 +120,17 @@ def rebuild_command(location: RunLocation) -> None:
     The records are copied into a new file, and the other tables are derived from them. The damaged file is kept
     under another name. A damaged record can't be rebuilt: restore the journal from a copy.
     """
-    rebuilt = rebuild(_existing(location))
+    rebuilt = _existing(location).rebuild()
     for lost in rebuilt.lost:
         echo(f"Lost: {lost}")
     note(f"Rebuilt up to position {rebuilt.head}; the damaged file is kept as {rebuilt.before}.")
 
 
-def _existing(location: RunLocation) -> Path:
-    """Return the path of the run's journal, even if damaged or old. Raises ``NotAJournal``."""
+def _existing(location: RunLocation) -> JournalLocation:
+    """Return where the run's journal is, even if damaged or old. Raises ``NotAJournal``."""
     with suppress(DamagedDatabase, OtherFormat), open_journal(location):
         pass
-    return location.folder.journal
+    return location.journal
 
 
 @journal.command()
@@ -355,7 +357,7 @@ def _retriable(dead: DeadLetter) -> list[Envelope[Payload]]:
 class _StoppedRun:
     """Writes the journal directly when the run is not running. It takes the place of a ``ZmqBus``."""
 
-    def __init__(self, journal: SqliteJournal, producer: str) -> None:
+    def __init__(self, journal: Journal, producer: str) -> None:
         self._journal, self._producer = journal, producer
         self._publisher = JournalPublisher(journal, SystemClock())
 
@@ -378,5 +380,5 @@ async def _writer(location: RunLocation, deadline_s: float) -> AsyncIterator[Zmq
         async with connected(location, deadline_s) as bus:
             yield bus
     else:
-        with closing(SqliteJournal(location.folder.journal)) as journal:
+        with closing(location.journal.writer()) as journal:
             yield _StoppedRun(journal, f"cli@{deployment.node}")

@@ -1,4 +1,4 @@
-"""``flyball journal archive``, ``delete``, ``export`` and ``import``."""
+"""``flyball journal archive``, ``copy``, ``delete``, ``export`` and ``import``."""
 
 from contextlib import closing
 from typing import BinaryIO
@@ -10,10 +10,10 @@ from flyball.app.api.selection import before_since
 from flyball.app.cli.options import run_options
 from flyball.app.cli.output import note
 from flyball.app.core import FlyballError
-from flyball.app.journal import SqliteJournal
-from flyball.app.journal.archiving import archive as write_segments
 from flyball.app.journal.cloudevents import export_lines, import_lines
+from flyball.app.journal.copying import copy_journal
 from flyball.app.journal.database import StorageInUse
+from flyball.app.journal.opening import named_journal
 from flyball.daemons.run_folder import prepare
 from flyball.daemons.snapshots import take_snapshots
 from flyball.daemons.supervisor import end_with_stdin
@@ -29,7 +29,8 @@ def archive(location: RunLocation, *, keep: int | None, before: str | None, supe
 
     By default the latest deployment.journal.live_events events stay live. During a run the broker archives.
     Every command reads archived events like live ones, as long as the folder archive is there. A start reads only live
-    ones. A daemon that has lost its state begins at a snapshot, and so need not fold the whole journal.
+    ones. A daemon that has lost its state begins at a snapshot, and so need not fold the whole journal. Of a journal in
+    a database all records stay where they are, and only a snapshot is taken.
     """
     if keep and before:
         raise click.UsageError("--keep and --before exclude each other.")
@@ -38,21 +39,20 @@ def archive(location: RunLocation, *, keep: int | None, before: str | None, supe
     with open_journal(location) as reader:
         live = keep or location.load().deployment.journal.live_events
         until = before_since(reader, before) if before else reader.head - live
-    path = location.folder.journal
     try:
-        take_snapshots(path, say=lambda position: note(f"Took a snapshot at position {position}."))
+        take_snapshots(location.journal, say=lambda position: note(f"Took a snapshot at position {position}."))
     except FlyballError as error:  # archiving needs no snapshot
         note(f"No snapshot was taken. {error}")
-    segments = write_segments(path, until, say=lambda row: note(f"Archived events {row.first} to {row.last}."))
+    archived = location.journal.archive(until, lambda first, last: note(f"Archived events {first} to {last}."))
     try:
-        with closing(SqliteJournal(path)) as writer:
+        with closing(location.journal.writer()) as writer:
             writer.adopt()
-            if segments:
+            if archived:
                 writer.shrink()
     except StorageInUse:
-        if segments:
+        if archived:
             note("The broker will delete the live copies of these events when it has nothing else to do.")
-    if not segments:
+    if not archived:
         note("There is nothing to archive: all other events stay live (--keep, --before).")
 
 
@@ -64,25 +64,29 @@ def delete(location: RunLocation, *, before: str, yes: bool) -> None:
     """Delete archived events for good, in a stopped run.
 
     In a running one deployment.journal.delete_days does so. Whole segments are deleted, and only those that a snapshot
-    covers. After that, nothing shows the deleted events: `replay` can't recompute decisions before the oldest event
-    that is kept, `trace` ends there, `status` loses counts if state/board.json is lost. A daemon whose state is lost,
-    and which can't read a snapshot because its program has changed, can't be rebuilt. Settings, voided events, models
-    and games' rows stay.
+    covers; of a journal in a database, which has no segments, all but the latest 250,000 events that a snapshot covers.
+    After that, nothing shows the deleted events: `replay` can't recompute decisions before the oldest event that is
+    kept, `trace` ends there, `status` loses counts if state/board.json is lost. A daemon whose state is lost, and which
+    can't read a snapshot because its program has changed, can't be rebuilt. Settings, voided events, models and games'
+    rows stay.
     """
     with open_journal(location) as reader:
         upto = before_since(reader, before)
-        doomed = [row for row in reader.archive.segments() if row.last <= upto and not row.deleted]
-    if not doomed:
-        note(f"No segment of the archive ends at or before position {upto}.")
+        doomed = reader.deletable(upto)
+    if doomed is None:
+        note(f"Nothing ends at or before position {upto} that could be deleted.")
         return
+    first, last, recorded_us = doomed
     if not yes:
-        click.confirm(f"Delete the events {doomed[0].first} to {doomed[-1].last} for good?", abort=True, err=True)
-    with closing(SqliteJournal(location.folder.journal)) as writer:
-        gone = writer.forget(doomed[-1].recorded_us + 1)
-    if not gone:
+        click.confirm(f"Delete the events {first} to {last} for good?", abort=True, err=True)
+    count = 0
+    with closing(location.journal.writer()) as writer:
+        while gone := writer.forget(recorded_us + 1):
+            for span in gone:
+                note(f"Deleted the events {span.first} to {span.last}.")
+            count += len(gone)
+    if not count:
         note("Nothing was deleted: no snapshot covers these events. To take one: flyball journal archive")
-    for row in gone:
-        note(f"Deleted the events {row.first} to {row.last}.")
 
 
 @click.command()
@@ -110,5 +114,19 @@ def import_command(location: RunLocation, file: BinaryIO) -> None:
     All or nothing: a wrong line leaves no journal. Models and games' rows are not in FILE: copy the folder store.
     """
     prepare(location.folder)
-    head = import_lines(location.folder.journal, file)
-    note(f"Imported {head} events into {location.folder.journal}.")
+    head = import_lines(location.journal, file)
+    note(f"Imported {head} events into {location.journal}.")
+
+
+@click.command("copy")
+@click.argument("source")
+@click.argument("target")
+def copy_command(source: str, target: str) -> None:
+    """Copy the journal SOURCE into a new TARGET, for a move into a database or out of it.
+
+    Each is a file, such as RUN/journal.sqlite, or the URL of a PostgreSQL database. Events keep positions and ids,
+    archived ones included, and the copy is checked. Stop the run first: what it records afterwards is not in the copy.
+    Then set deployment.journal to the target's URL; the daemons go on where they were.
+    """
+    head = copy_journal(named_journal(source), target_journal := named_journal(target))
+    note(f"{target_journal} holds the journal up to position {head}, without damage.")

@@ -13,6 +13,7 @@ from flyball.app.api.runs import RunLocation, open_journal
 from flyball.app.cli.options import run_options
 from flyball.app.cli.output import echo, note
 from flyball.app.config.loading import Loaded
+from flyball.app.core import BadUsage
 from flyball.app.events.envelope import EPOCH
 from flyball.app.journal.restoring import Restored
 from flyball.app.journal.restoring import restore as restore_journal
@@ -69,6 +70,11 @@ def restore(location: RunLocation, source: str, *, shipped_run: str | None) -> N
     first. Then start the run: the daemons rebuild their state.
     """
     journal = location.folder.journal
+    if location.load().deployment.journal.url is not None:
+        raise BadUsage(
+            "A restored journal is a file, and deployment.journal.url is set.",
+            hint="Restore into a folder without it, then: flyball journal copy FILE URL",
+        )
     if not journal.exists():
         prepare(location.folder)
     restored = restore_journal(journal, open_objects(source, "FROM", PAUSES), shipped_run, say=note)

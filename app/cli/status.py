@@ -10,7 +10,7 @@ from flyball.app.cli.options import json_option, run_options
 from flyball.app.cli.output import note, show, stdout_console, write_json
 from flyball.app.core.clock import SECOND_US, SLOWED, SMALL_JUMP_US
 from flyball.app.events.envelope import EPOCH
-from flyball.app.journal import SqliteJournalReader
+from flyball.app.journal import JournalReader
 from flyball.app.journal.history import open_dead_letters
 from flyball.app.status.status import ConfigStatus, Status
 from flyball.app.status.summary import ADVISES_ONLY, short, show_age
@@ -65,7 +65,7 @@ def status(location: RunLocation, *, as_json: bool) -> None:
     now = read_status(location, note)
     head, unfolded, refused, lead_seconds = now.position, set[int](), 0, 0.0
     shipping: Shipping | None = None
-    if location.folder.journal.exists():
+    if location.journal.exists():
         with open_journal(location) as reader:
             head, unfolded = reader.head, {dead.position for dead in open_dead_letters(reader)}
             refused = sum(not dead.position for dead in reader.dead_letters())
@@ -135,7 +135,7 @@ def _late_text(config: ConfigStatus) -> str:
     )
 
 
-def _lead_seconds(reader: SqliteJournalReader) -> float:
+def _lead_seconds(reader: JournalReader) -> float:
     """Return the seconds that recorded time is ahead of this machine's clock; 0 if it is not, or without events."""
     last = next(reader.headers_back(reader.head), None)
     now_us = (SystemClock().now() - EPOCH) // MICROSECOND

@@ -91,7 +91,7 @@ class Feed:
 
     def __init__(self, location: RunLocation, selection: Selection) -> None:
         self._location = location
-        self.watch = JournalWatch(location.folder)
+        self.watch = JournalWatch(location)
         self.events = EventFeed(location, selection)
         self.logs = LogFeed(location.folder.log("").parent)
 

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -16,7 +15,7 @@ import structlog
 from click.core import ParameterSource
 
 from flyball.app.api.following import BrokerWatch, JournalWatch
-from flyball.app.api.runs import RunLocation, is_listening
+from flyball.app.api.runs import RunLocation, is_listening, open_journal
 from flyball.app.cli import demonstration, group
 from flyball.app.cli.demonstration import Demonstration, StoryScreen, run_command
 from flyball.app.cli.options import json_option, run_options, run_sources
@@ -32,8 +31,8 @@ from flyball.app.dashboard.access import Access, AddressTaken, listen, url_of
 from flyball.app.engine import fork_server
 from flyball.app.engine.programs import can_fork, python_module
 from flyball.app.engine.ray_engine import check_ray
-from flyball.app.journal import SqliteJournal, SqliteJournalReader
 from flyball.app.journal.history import last_settings, past_settings
+from flyball.app.journal.ports import JournalLocation
 from flyball.app.status.summary import ADVISES_ONLY
 from flyball.app.telemetry import check_wandb, configure
 from flyball.daemons import monitoring
@@ -141,8 +140,8 @@ def _run_all(
                 raise AlreadyRunning(
                     f"A broker listens at {endpoint} already.", hint="Stop it, or choose another run folder."
                 )
-            check_history(folder)
-        before = _check_journal(folder.journal, loaded.run)
+            check_history(folder, location.journal)
+        before = _check_journal(location.journal, loaded.run)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
         if loaded.run.advises:
             title = f"{ADVISES_ONLY}\n{title}"
@@ -182,9 +181,9 @@ def _show_report(location: RunLocation, after: int, *, wanted: bool) -> None:
     from flyball.app.cli.report import show_report  # only now, because the start must not wait for its imports
     from flyball.app.replay.run_report import read_report
 
-    if not wanted or not location.folder.journal.is_file():
+    if not wanted:
         return
-    with suppress(FlyballError), closing(SqliteJournalReader(location.folder.journal)) as reader, _tolerant():
+    with suppress(FlyballError), open_journal(location) as reader, _tolerant():
         if reader.head > MOST_REPORTED:
             note("What it did: flyball report")
         else:
@@ -206,15 +205,15 @@ def open_dashboard(settings: DashboardSettings, role: MachineRole | None) -> tup
     return f"Dashboard: {url_of(server)}", server
 
 
-def _check_journal(file: Path, settings: RunSettings) -> int:
+def _check_journal(location: JournalLocation, settings: RunSettings) -> int:
     """Migrate an old journal; warn of games left out; refuse damage and unfit settings, which would stop the broker.
 
     Returns the position of its last event.
     """
     head = 0
-    if file.is_file() and file.stat().st_size:
+    if location.is_begun():
         # The settings are closed too, because their reader would fail later in a closed journal.
-        with closing(SqliteJournal(file)) as journal, closing(past_settings(journal)) as past:
+        with closing(location.writer()) as journal, closing(past_settings(journal)) as past:
             check_lasting(past, settings)
             earlier, head = last_settings(journal), journal.head
         if earlier is not None:
@@ -252,7 +251,7 @@ async def _up(
     demo: Demonstration | None,
 ) -> bool:
     stop, hurry = asyncio.Event(), asyncio.Event()
-    watch = JournalWatch(location.folder)
+    watch = JournalWatch(location)
     with screen:
         _stop_on_signals(screen, stop, hurry)
         supervisor = Supervisor(

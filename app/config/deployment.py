@@ -18,6 +18,7 @@ from flyball.app.config.devices import (
     ProcessesPerTraining,
     TextServers,
 )
+from flyball.app.config.journal_address import check_url
 from flyball.app.config.monitoring import MetricsSettings, NotificationSettings, TraceSettings
 from flyball.app.config.ray import RaySettings
 from flyball.app.config.store_address import CACHE, CACHE_GIB, StoreAddress
@@ -72,8 +73,13 @@ class JobProcesses(FrozenModel):
 
 
 class JournalSettings(FrozenModel):
-    """Limits of the journal's file and of its archive (ADR-006), and where it is shipped to (ADR-042)."""
+    """Where the journal is (ADR-040), limits of its file and archive (ADR-006), where it is shipped to (ADR-042)."""
 
+    url: str | None = Field(
+        None,
+        description="of a PostgreSQL database: postgresql://HOST/DATABASE; short: journal = URL; unset: a file of the "
+        "run folder",
+    )
     live_events: int = Field(
         250_000, ge=1, description="latest events in journal.sqlite; older ones move to the folder archive, compressed"
     )
@@ -93,6 +99,11 @@ class JournalSettings(FrozenModel):
         if ship is not None:
             StoreAddress.parse(ship)
         return ship
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: str | None) -> str | None:
+        return None if url is None else check_url(url)
 
 
 class TextSettings(FrozenModel):
@@ -240,6 +251,8 @@ class Deployment(FrozenModel):
 
     @model_validator(mode="after")
     def _check_shipping(self) -> Self:
+        if self.journal.ship is not None and self.journal.url is not None:
+            raise ValueError("journal.ship is for a journal in a file; replicate the database of journal.url instead")
         if self.journal.ship == STORE and self.store is None:
             raise ValueError(
                 "journal.ship is the store, and that is in the run folder, on the disk of the journal; set store, or "
@@ -293,6 +306,7 @@ class RunFolder:
         self.path = path
         self.settings = path / "flyball.toml"
         self.journal = path / "journal.sqlite"
+        self.journal_id = path / "journal.id"  # of a journal in a database: its id, after the first start
         self.store = path / "store"  # models and experience, unless the settings name another
         self.cache = path / "cache"  # of a store by URL
         self.curves = path / "curves"  # a subfolder for each configuration
@@ -303,6 +317,11 @@ class RunFolder:
         self.ray_token = path / "ray" / "token"
         self.board = path / "state" / "board.json"  # the counts of `up` and `status`
         self.shipping = path / "state" / "shipping.json"  # how far the journal is shipped
+
+    @property
+    def has_journal(self) -> bool:
+        """True if a run was begun here."""
+        return self.journal.exists() or self.journal_id.exists()
 
     def state(self, daemon: str, node: str) -> Path:
         """Return the file with a daemon's state."""

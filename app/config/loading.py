@@ -52,7 +52,10 @@ IMPORT = "import"
 MATCHMAKING_TABLE = "league.matchmaking"
 """The table that may also be the name of a preset."""
 
-SHORTHANDS = (MATCHMAKING_TABLE, "deployment.device", "deployment.precision")
+JOURNAL_TABLE = "deployment.journal"
+"""The table that may also be a database's URL."""
+
+SHORTHANDS = (MATCHMAKING_TABLE, JOURNAL_TABLE, "deployment.device", "deployment.precision")
 """Tables that may have a single value; that of the last two stands for all kinds of jobs."""
 
 NEEDED = frozenset({"game", "players"})
@@ -188,7 +191,10 @@ def _layer(values: Mapping[str, Any], origin: str | Callable[[str], str], where:
     layer = DOCUMENT.layer(values, origin, where)
     for table in layer.keys() & SHORTHANDS:
         value, source = layer.pop(table)
-        if table != MATCHMAKING_TABLE:
+        written_out: dict[str, Any]
+        if table == JOURNAL_TABLE:
+            written_out = {"url": value}
+        elif table != MATCHMAKING_TABLE:
             written_out = dict.fromkeys(get_args(JobKind), value)
         elif preset := MATCHMAKING.get(str(value)):
             written_out = preset.model_dump(mode="json")

@@ -12,7 +12,7 @@ from flyball.app.api.following import BrokerWatch
 from flyball.app.api.runs import RunLocation
 from flyball.app.core import FlyballError
 from flyball.app.dashboard.model import RunModel
-from flyball.app.journal import NotAJournal, SqliteJournalReader, history
+from flyball.app.journal import NotAJournal, history
 from flyball.app.journal.history import voided_events
 from flyball.app.replay.replaying import all_settings
 from flyball.app.status.status import Status
@@ -37,7 +37,7 @@ class Feed:
     """
 
     def __init__(self, place: RunLocation) -> None:
-        self.place = place
+        self.place, self._journal = place, place.journal
         self.model, self.head, self.trouble = RunModel(), 0, ""
         self.broker = BrokerWatch(place, place.load(), PRESENCE_SECONDS, "dashboard")
         self._lock = threading.RLock()
@@ -58,7 +58,7 @@ class Feed:
     def read_part(self) -> bool:
         """Fold the next part of the journal; return whether more is left."""
         try:
-            reader = SqliteJournalReader(self.place.folder.journal)
+            reader = self._journal.reader()
         except NotAJournal:
             return False
         with closing(reader):

@@ -51,6 +51,7 @@ class Growth:
     """Size and growth of the journal.
 
     ``bytes`` are those of its file and its archive. ``live_events`` are in the file, and ``limit`` is what should stay.
+    ``is_local`` is False for a journal in a database, which takes no room here.
     """
 
     bytes: int
@@ -59,6 +60,7 @@ class Growth:
     live_events: int
     limit: int
     events_per_hour: float | None
+    is_local: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class Facts:
         recorded: time of the last event.
         damage: of the journal. ``missing``: files of its archive.
         unreadable: why this user cannot read the journal, which may be sound.
+        concerns: why the journal's database server cannot be used.
         set_aside: files that belong to another history of the journal.
         growth: ``None`` on a machine without the journal.
         shipping: ``None`` if the journal is to be shipped nowhere, or is not here.
@@ -132,6 +135,7 @@ class Facts:
     damage: tuple[Problem, ...] = ()
     missing: tuple[Problem, ...] = ()
     unreadable: Problem | None = None
+    concerns: tuple[Problem, ...] = ()
     set_aside: tuple[Path, ...] = ()
     growth: Growth | None = None
     shipping: Shipping | None = None

@@ -44,10 +44,12 @@ from flyball.app.events import (
     Payload,
 )
 from flyball.app.events.envelope import EPOCH
-from flyball.app.journal import NotAJournal, SqliteJournalReader, history
-from flyball.app.journal.database import StorageError
+from flyball.app.journal import JournalReader, NotAJournal, history
+from flyball.app.journal.database import ServerRefused, ServerUnavailable, StorageError
 from flyball.app.journal.history import open_dead_letters, voided_events
+from flyball.app.journal.opening import OtherJournal
 from flyball.app.journal.outbox import MAX_BYTES as OUTBOX_BYTES
+from flyball.app.journal.ports import StoredReader
 from flyball.app.language.packages import require_packages
 from flyball.app.language.text_server import TextServer
 from flyball.app.status.status import Board, Presence, ProcessEnd, ask_presence
@@ -106,7 +108,7 @@ def gather(place: RunLocation, *, deep: bool) -> Facts:
     except FlyballError as error:
         facts = replace(Facts(now, os.uname().nodename), settings=(_problem(error),))
         return _with_journal(place, None, facts, None, deep=deep)
-    here = place.folder.journal.exists()
+    here = _has_journal(place)
     answers = _ask(place, loaded, board=not here)
     if not here and not answers.broker.listens and loaded.deployment.endpoint is None:
         raise no_run(place.folder)
@@ -116,6 +118,14 @@ def gather(place: RunLocation, *, deep: bool) -> Facts:
     if answers.board:
         facts = _with_board(facts, answers.board, answers.presence, running=True)
     return _with_store(place, loaded, facts, deep=deep)
+
+
+def _has_journal(place: RunLocation) -> bool:
+    """Return whether this machine has the journal, even if it can't be reached now."""
+    try:
+        return place.journal.exists()
+    except FlyballError:
+        return True
 
 
 def _problem(error: FlyballError) -> Problem:
@@ -250,25 +260,26 @@ def _with_journal(
     place: RunLocation, loaded: Loaded | None, facts: Facts, presence: Presence | None, *, deep: bool
 ) -> Facts:
     """Add the journal's facts, as far as it can be read."""
-    if not place.folder.journal.exists():
-        return facts
     try:
+        if not place.journal.exists():
+            return facts
         with open_journal(place) as reader:
-            damage = tuple(
-                _problem(error) for error in (reader.live_damage() if deep else reader.latest_damage(QUICK_EVENTS))
+            missing = tuple(map(_problem, reader.missing()))
+            damage = map(_problem, reader.damage() if deep else reader.latest_damage(QUICK_EVENTS))
+            facts = replace(
+                facts,
+                damage=tuple(problem for problem in damage if problem not in missing),
+                missing=missing,
+                concerns=tuple(map(_problem, reader.concerns())),
             )
-            facts = replace(facts, damage=damage, missing=tuple(map(_problem, reader.archive.missing())))
             facts = _with_events(place, reader, loaded, facts)
-            if deep:
-                segments = (
-                    error for error in reader.archive.damage() if error.message not in {p.what for p in facts.missing}
-                )
-                facts = replace(facts, damage=(*damage, *map(_problem, segments)))
             board = read_board(place.folder, reader, silent)
     except FlyballError as error:
         if type(error) is NotAJournal:  # an empty file: the run begins at this moment
             return facts
         problem = _problem(error)
+        if isinstance(error, ServerUnavailable | ServerRefused | OtherJournal):
+            return replace(facts, concerns=(problem,))
         if isinstance(error, StorageError) and not isinstance(error, NotAJournal):
             return replace(facts, unreadable=problem)
         return facts if problem in facts.damage else replace(facts, damage=(*facts.damage, problem))
@@ -276,15 +287,13 @@ def _with_journal(
     return _with_board(facts, board, presence, running=running)
 
 
-def _with_events(place: RunLocation, reader: SqliteJournalReader, loaded: Loaded | None, facts: Facts) -> Facts:
+def _with_events(place: RunLocation, reader: StoredReader, loaded: Loaded | None, facts: Facts) -> Facts:
     """Add the journal's size and growth, latest events and dead letters."""
     head, limit = reader.head, loaded.deployment.journal.live_events if loaded else 0
     recorded_us = _recorded_us(reader, head)
     sampled = head - SAMPLE_EVENTS >= reader.first  # in a short journal, empty pages would count as growth
     hours = (recorded_us - _recorded_us(reader, head - SAMPLE_EVENTS)) / SECOND_US / 3600 if sampled else 0.0
-    journal = place.folder.journal
-    live = sum(file.stat().st_size for file in journal.parent.glob(f"{journal.name}*"))
-    archive = sum(file.stat().st_size for file in reader.archive.folder.glob("*"))
+    size = reader.size()
     dead = reader.dead_letters()
     after = max(reader.first - 1, head - RECENT_EVENTS)
     voided = voided_events(reader)
@@ -292,12 +301,13 @@ def _with_events(place: RunLocation, reader: SqliteJournalReader, loaded: Loaded
     return replace(
         facts,
         growth=Growth(
-            bytes=live + archive,
-            archive_bytes=archive,
+            bytes=size.bytes,
+            archive_bytes=size.archive_bytes,
             events=head,
-            live_events=head - reader.archive.end,
+            live_events=head - size.archived,
             limit=limit or head,
             events_per_hour=SAMPLE_EVENTS / hours if hours else None,
+            is_local=size.is_local,
         ),
         shipping=shipping_of(place.folder, loaded, reader, facts.now) if loaded else None,
         recent=tuple(event for event in recent if event.sequence not in voided),
@@ -307,7 +317,7 @@ def _with_events(place: RunLocation, reader: SqliteJournalReader, loaded: Loaded
     )
 
 
-def _recorded_us(reader: SqliteJournalReader, position: int) -> int:
+def _recorded_us(reader: JournalReader, position: int) -> int:
     """Return when the event at a position was recorded. In microseconds since 1970; 0 without an event."""
     record = next(reader.headers_back(position), None)
     return record.recorded_us if record else 0

@@ -30,6 +30,12 @@ def journal_unreadable(facts: Facts) -> Iterator[Symptom]:
         yield Symptom("warning", "journal.sqlite", facts.unreadable.what, facts.unreadable.hint)
 
 
+def journal_server(facts: Facts) -> Iterator[Symptom]:
+    """Find a server of the journal's database that is away, refuses this user, or could lose events."""
+    for problem in facts.concerns:
+        yield Symptom("critical", "journal", problem.what, problem.hint)
+
+
 def history_replaced(facts: Facts) -> Iterator[Symptom]:
     """Find files of another history of the journal."""
     if facts.set_aside:
@@ -52,7 +58,7 @@ def archive_missing(facts: Facts) -> Iterator[Symptom]:
 def archive_behind(facts: Facts) -> Iterator[Symptom]:
     """Find old events that are not archived, which slow every start down."""
     growth = facts.growth
-    if growth and growth.live_events > growth.limit + BEHIND_EVENTS:
+    if growth and growth.is_local and growth.live_events > growth.limit + BEHIND_EVENTS:
         what = f"{growth.live_events:,} events are live; all but {growth.limit:,} should be archived."
         yield Symptom("warning", "journal.sqlite", what, "Why not: flyball journal archive, and logs/archive.stderr")
 
@@ -72,7 +78,7 @@ def journal_not_shipped(facts: Facts) -> Iterator[Symptom]:
 def journal_growth(facts: Facts) -> Iterator[Symptom]:
     """Find a journal that will fill its disk at its present growth."""
     growth = facts.growth
-    if not growth or not growth.events_per_hour or not growth.events or not facts.disks:
+    if not growth or not growth.is_local or not growth.events_per_hour or not growth.events or not facts.disks:
         return
     archived = growth.events - growth.live_events
     each = growth.archive_bytes / archived if archived else growth.bytes / growth.events / COMPRESSION

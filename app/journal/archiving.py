@@ -11,6 +11,7 @@ from pathlib import Path
 
 from flyball.app.events.frames import Record
 from flyball.app.journal.database import locked
+from flyball.app.journal.ports import JournalReader
 from flyball.app.journal.segments import SegmentRow, write_segment
 from flyball.app.journal.sqlite_journal import SqliteJournalReader
 
@@ -60,7 +61,7 @@ def _next_segment(reader: SqliteJournalReader, after: int, until: int) -> tuple[
 
 
 def records_between(
-    reader: SqliteJournalReader, after: int, end: int, *, limit: int = 256, types: frozenset[str] | None = None
+    reader: JournalReader, after: int, end: int, *, limit: int = 256, types: frozenset[str] | None = None
 ) -> Iterator[Record]:
     """Iterate over records from after a position to the one with ``end``."""
     while after < end and (chunk := reader.read(after, limit=limit, types=types)).position > after:

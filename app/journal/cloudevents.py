@@ -8,10 +8,8 @@ is lost.
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
 from datetime import datetime, timedelta
 from itertools import groupby, islice
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -21,10 +19,7 @@ from flyball.app.core import NAME_LENGTH, FlyballError
 from flyball.app.events.codec import decode
 from flyball.app.events.envelope import EPOCH, SEQUENCE_DIGITS
 from flyball.app.events.frames import Draft, Frame, FrameBuilder, Record, hash_id, seal, stored_in
-from flyball.app.journal.database import StorageError, remove_database
-from flyball.app.journal.kept_files import sync
-from flyball.app.journal.ports import JournalReader
-from flyball.app.journal.sqlite_journal import SqliteJournal
+from flyball.app.journal.ports import JournalLocation, JournalReader
 
 MICROSECOND = timedelta(microseconds=1)
 RECORD_EVENTS = 256
@@ -83,35 +78,25 @@ def _join(attributes: Mapping[str, Raw]) -> bytes:
     return b"{" + b",".join(json.dumps(name).encode() + b":" + bytes(raw) for name, raw in attributes.items()) + b"}"
 
 
-def import_lines(path: Path, lines: Iterable[bytes]) -> int:
+def import_lines(location: JournalLocation, lines: Iterable[bytes]) -> int:
     """Write exported events into a new journal; return its head.
 
     The journal appears once it is complete.
 
     Args:
-        path: the journal; must not exist.
+        location: of the journal; there must be none.
         lines: as exported, from position 1 on.
 
     Raises:
         BadLine: names the line and what is wrong with it. No journal is left.
         StorageError: the journal exists, or cannot be written.
     """
-    if path.exists():
-        raise StorageError(f"{path} is there already.", hint="Import into an empty run folder.")
-    unfinished = path.with_name(path.name + ".import")
-    remove_database(unfinished)
-    try:
-        with closing(SqliteJournal(unfinished)) as journal:
-            records = _records(_parse_all(lines))
-            while part := list(islice(records, RECORDS_PER_TRANSACTION)):
-                journal.append(part)
-                journal.maintain(idle=False)
-            head = journal.head
-        unfinished.rename(path)
-        sync(path.parent)
-    finally:
-        remove_database(unfinished)
-    return head
+    with location.filling() as journal:
+        records = _records(_parse_all(lines))
+        while part := list(islice(records, RECORDS_PER_TRANSACTION)):
+            journal.append(part)
+            journal.maintain(idle=False)
+        return journal.head
 
 
 def _records(lines: Iterable[_Line]) -> Iterator[Record]:

@@ -5,7 +5,6 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from flyball.app.journal.database import (
     locked,
     storage_errors,
 )
+from flyball.app.journal.ports import Rebuilt
 from flyball.app.journal.queries import (
     COLUMNS,
     FORMAT,
@@ -132,21 +132,6 @@ def _damaged_landmarks(db: sqlite3.Connection) -> Iterator[FlyballError]:
                     yield DamagedDatabase(f"Damaged journal: the record at {first} in its table landmarks is another.")
             except DamagedRecord:  # a milder error, because a rebuild repairs a copy
                 yield damaged_landmark(first)
-
-
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """The result of a rebuild.
-
-    Attributes:
-        head: position of the last event.
-        before: path of the damaged file, kept beside the new one.
-        lost: descriptions of the unreadable rows, which cannot be derived from the records.
-    """
-
-    head: int
-    before: Path
-    lost: list[str]
 
 
 def rebuild(path: Path) -> Rebuilt:

@@ -97,6 +97,14 @@ class DamagedState(DamagedDatabase):
     """Saved state has changed since it was written."""
 
 
+class ServerUnavailable(StorageError, code="unavailable"):
+    """The database server cannot be reached, or ended the connection."""
+
+
+class ServerRefused(StorageError, code="usage"):
+    """The database server refuses this user, or is set so that it could lose what it confirmed."""
+
+
 class OutOfOrder(StorageError):
     """A record does not continue the journal."""
 

@@ -5,8 +5,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from flyball.app.events.frames import DeadLetter, Record
+from flyball.app.journal.marks import Marks
 from flyball.app.journal.ports import Chunk, Snapshot, StateKey
-from flyball.app.journal.queries import MARKS_KEPT, check_order, has_landmark, landmark_in
+from flyball.app.journal.queries import check_order, has_landmark, landmark_in
 
 
 class MemoryJournal:
@@ -18,7 +19,7 @@ class MemoryJournal:
         self._records: list[Record] = []
         self._firsts: list[int] = []
         self._landmarks: list[Record] = []
-        self._marks: dict[str, dict[int, int]] = {}
+        self._marks = Marks()
         self._dead_letters: dict[int, DeadLetter] = {}
         self._dead_letter_count = 0
 
@@ -37,12 +38,7 @@ class MemoryJournal:
             if has_landmark(record):
                 self._landmarks.append(record)
             self.head, self.recorded_us = record.last, record.recorded_us
-        for (producer, epoch), sequence in (marks or {}).items():
-            epochs = self._marks.setdefault(producer, {})
-            epochs.pop(epoch, None)
-            epochs[epoch] = sequence
-            if len(epochs) > MARKS_KEPT:
-                del epochs[next(iter(epochs))]
+        self._marks = self._marks.changed(marks or {})
         for dead in dead_letters:
             about = (dead.position, dead.reporter)
             if dead.position and any(
@@ -81,7 +77,7 @@ class MemoryJournal:
 
     def mark(self, producer: str, epoch: int) -> int | None:
         """See ``Journal.mark``."""
-        return self._marks.get(producer, {}).get(epoch)
+        return self._marks.get(producer, epoch)
 
     def landmark(self, event_type: str) -> int:
         """See ``JournalReader.landmark``."""

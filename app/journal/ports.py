@@ -1,7 +1,9 @@
 """Ports of journals, state stores and outboxes. All adapters of a port pass one contract suite."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from flyball.app.core import FlyballError
@@ -150,6 +152,174 @@ class Journal(JournalReader, Protocol):
 
     def maintain(self, *, idle: bool = True) -> None:
         """Do urgent maintenance between transactions; when ``idle``, do the rest too."""
+
+
+class JournalSize(NamedTuple):
+    """Size of a journal: its bytes, those of its archive, and the position up to which it is archived.
+
+    ``is_local`` is False if it takes no room on this machine, and nothing of it is archived.
+    """
+
+    bytes: int
+    archive_bytes: int = 0
+    archived: int = 0
+    is_local: bool = False
+
+
+class Span(Protocol):
+    """A range of positions."""
+
+    @property
+    def first(self) -> int:
+        """The first position."""
+
+    @property
+    def last(self) -> int:
+        """The last position."""
+
+
+class Mark(NamedTuple):
+    """The next event number of a producer's epoch, and the position of the last event when it was set."""
+
+    producer: str
+    epoch: int
+    following: int
+    used: int
+
+
+class StoredReader(JournalReader, Protocol):
+    """Reads a run's journal where it is stored. What a reader can say about that place, beside the events."""
+
+    def headers(self, after: int, upto: int) -> Iterator[Record]:
+        """Iterate over headers from after a position to the record with ``upto``."""
+
+    def head_at(self, position: int) -> bytes | None:
+        """Return the header of the record that ends at a position. Returns None if no record ends there."""
+
+    def snapshot_positions(self) -> list[int]:
+        """Return the positions of the snapshots, sound or not, the latest first."""
+
+    def marks(self) -> Iterator[Mark]:
+        """Iterate over the marks, the latest last. Raises ``DamagedRow``."""
+
+    def deletable(self, upto: int) -> tuple[int, int, int] | None:
+        """Return which events up to a position ``StoredJournal.forget`` would delete if a snapshot covers them.
+
+        Returns the first and the last position, and the last one's time in microseconds since 1970 UTC; None if there
+        are none.
+        """
+
+    def frozen(self) -> AbstractContextManager[None]:
+        """Read the journal as it is now until the context is left, although a broker writes it."""
+
+    def size(self) -> JournalSize:
+        """Return the journal's size."""
+
+    def damage(self) -> Iterator[FlyballError]:
+        """Iterate over all damage, of the archive, too."""
+
+    def latest_damage(self, events: int) -> Iterator[FlyballError]:
+        """Iterate over damage of the latest records and of all other rows, as each start of the broker does."""
+
+    def missing(self) -> Iterator[FlyballError]:
+        """Iterate over missing files of the archive."""
+
+    def concerns(self) -> Iterator[FlyballError]:
+        """Iterate over settings of a database's server with which a broker does not start."""
+
+
+class StoredJournal(Journal, Protocol):
+    """The one writer of a run's journal where it is stored."""
+
+    @property
+    def archived(self) -> int:
+        """Position of the last archived event; 0 without an archive."""
+
+    def snapshot_positions(self) -> list[int]:
+        """See ``StoredReader.snapshot_positions``."""
+
+    def begin(self, first: int, landmarks: Iterable[Record]) -> None:
+        """Let an empty journal begin at a position, because older events were deleted. Their landmarks are kept."""
+
+    def restore_marks(self, marks: Iterable[Mark]) -> None:
+        """Set marks as another journal had them."""
+
+    def adopt(self, *, most: int = ...) -> int:
+        """Take over complete segments that continue the archive; return its end, 0 without an archive."""
+
+    def forget(self, before_us: int) -> Sequence[Span]:
+        """Delete events of before a time for good, as far as a sound snapshot covers them.
+
+        Returns what was deleted. There may be more to delete, unless nothing was deleted.
+        """
+
+    def shrink(self) -> None:
+        """Give the room of deleted records back to the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """The result of a rebuild.
+
+    Attributes:
+        head: position of the last event.
+        before: path of the damaged file, kept beside the new one.
+        lost: descriptions of the unreadable rows, which cannot be derived from the records.
+    """
+
+    head: int
+    before: Path
+    lost: list[str]
+
+
+class JournalLocation(Protocol):
+    """Where a run's journal is stored; opens it. As text, what messages call it."""
+
+    def exists(self) -> bool:
+        """Return whether this machine has a journal there."""
+
+    def is_begun(self) -> bool:
+        """Return whether there is a journal that is more than an empty place."""
+
+    def reader(self) -> StoredReader:
+        """Open it for reading. Raises ``NotAJournal`` without a journal."""
+
+    def writer(self, *, wait: bool = False, give_up: Callable[[], bool] = ...) -> StoredJournal:
+        """Open it as its one writer; create it if it is missing.
+
+        Args:
+            wait: wait until another writer ends, instead of raising ``StorageInUse``; a file is never waited for.
+            give_up: polled while waiting; once True, ``StorageInUse`` is raised.
+        """
+
+    def filling(self) -> AbstractContextManager[StoredJournal]:
+        """Open a writer of a new journal, which appears once the context is left, and not after an error.
+
+        Raises:
+            StorageError: there is a journal.
+        """
+
+    def taking_snapshots(self) -> AbstractContextManager[Callable[[Snapshot, bytes], None]]:
+        """Keep other processes from taking snapshots; yield a function that writes one.
+
+        The function's second argument is the header of the record at the snapshot's position.
+        """
+
+    def archive(self, until: int, say: Callable[[int, int], None]) -> bool:
+        """Move records up to a position into an archive; return whether there were any.
+
+        ``say`` receives the first and the last position of each part.
+        """
+
+    def rebuild(self) -> Rebuilt:
+        """Derive everything else from sound records.
+
+        Raises:
+            StorageError: a journal of this kind can't be rebuilt.
+        """
+
+    def backup(self, path: Path) -> int:
+        """Copy the journal as it is now into a new SQLite file, and check it; return its last position."""
 
 
 class StateStore(Protocol):

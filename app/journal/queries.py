@@ -15,6 +15,9 @@ MARKS_KEPT = 8
 """Number of latest epochs whose marks are kept for each producer. Repeated frames of older epochs are recognised by
 their event ids, if these are among the latest 250,000."""
 
+MAX_DEAD_LETTERS = 10_000
+"""Number of newest dead letters that are kept."""
+
 FRAMES = "CREATE TABLE frames (first INTEGER PRIMARY KEY, head BLOB NOT NULL, bodies BLOB NOT NULL)"
 """A record's header and bodies are separate columns, because SQLite then reads headers without the bodies' pages."""
 
@@ -198,8 +201,13 @@ def check_continues(record: Record, position: int, *, begun: bool) -> int:
 
 
 def signed_epoch(epoch: int) -> int:
-    """Return an unsigned 64-bit epoch as the signed integer that SQLite stores."""
+    """Return an unsigned 64-bit epoch as the signed integer that a database stores."""
     return epoch - (1 << 64) if epoch >> 63 else epoch
+
+
+def unsigned_epoch(signed: int) -> int:
+    """Return the epoch that a database stores as a signed integer."""
+    return signed % (1 << 64)
 
 
 def check_order(head: int, records: Sequence[Record]) -> None:

@@ -4,7 +4,7 @@ A daemon without state begins from a snapshot. A snapshot is a file in the archi
 that is missing, damaged or of another journal is skipped, and the rows are folded from an earlier position.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -37,13 +37,17 @@ def write_snapshot(folder: Path, snapshot: Snapshot, head: bytes) -> None:
         state.write(db, snapshot.position, {**snapshot.rows, RECORD_KEY: head})
     unfinished.rename(snapshot_path(folder, snapshot.position))
     sync(folder)
-    latest_positions = list[int]()
-    for position in positions(folder):
-        latest = len(latest_positions) < KEPT or position // KEPT_EVENTS < latest_positions[-1] // KEPT_EVENTS
-        if position <= snapshot.position and latest:
-            latest_positions.append(position)
-        else:
-            snapshot_path(folder, position).unlink()
+    for position in superseded(positions(folder), snapshot.position):
+        snapshot_path(folder, position).unlink()
+
+
+def superseded(existing: Sequence[int], newest: int) -> list[int]:
+    """Return the positions, of those of all snapshots from the latest on, that are not needed beside the newest."""
+    kept = list[int]()
+    for position in existing:
+        if position <= newest and (len(kept) < KEPT or position // KEPT_EVENTS < kept[-1] // KEPT_EVENTS):
+            kept.append(position)
+    return [position for position in existing if position not in kept]
 
 
 def positions(folder: Path) -> list[int]:

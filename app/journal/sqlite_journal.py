@@ -1,8 +1,8 @@
 """The journal in a SQLite file. A row holds a frame, a transaction a group of frames."""
 
 import sqlite3
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -24,16 +24,15 @@ from flyball.app.journal.database import (
     structural_damage,
 )
 from flyball.app.journal.kept_files import set_aside
-from flyball.app.journal.ports import Chunk, Snapshot
+from flyball.app.journal.ports import Chunk, JournalSize, Mark, Snapshot
 from flyball.app.journal.segments import FOLDER, Archive, SegmentRow, foreign_segment
-from flyball.app.journal.snapshots import read_snapshot
+from flyball.app.journal.snapshots import positions, read_snapshot
 
 RESERVE_BYTES = 4 << 20
 CHECKED_EVENTS = 200_000
 """Number of latest events whose records are checked on opening; takes about a second."""
 
 MOST_EVENTS = 1 << 62
-MAX_DEAD_LETTERS = 10_000
 TRIMMED_RECORDS = 200
 """Archived records that are deleted at once, in about a millisecond."""
 
@@ -133,6 +132,15 @@ class _JournalTables:
         """Return the header of the record that ends at a position. Returns None if no record ends there."""
         record = next(self.headers_back(position), None)
         return record.raw if record and record.last == position else None
+
+    @property
+    def archived(self) -> int:
+        """See ``StoredJournal.archived``."""
+        return self.archive.end
+
+    def snapshot_positions(self) -> list[int]:
+        """See ``StoredReader.snapshot_positions``."""
+        return positions(self.archive.folder)
 
     def dead_letters(self) -> list[DeadLetter]:
         """See ``JournalReader.dead_letters``; the newest 10,000 are kept."""
@@ -241,7 +249,7 @@ class SqliteJournal(_JournalTables):
                 number += 1
                 content = (dead.position, dead.producer, dead.reporter, dead.error, dead.body)
                 queries.save_row(db, "dead_letters", number, *content)
-                db.execute("DELETE FROM dead_letters WHERE number <= ?", (number - MAX_DEAD_LETTERS,))
+                db.execute("DELETE FROM dead_letters WHERE number <= ?", (number - queries.MAX_DEAD_LETTERS,))
         self._dead_letters = number
         if records:
             self._head, self.recorded_us = records[-1].last, records[-1].recorded_us
@@ -264,6 +272,21 @@ class SqliteJournal(_JournalTables):
         """See ``Journal.remove_dead_letter``."""
         with self._db.transaction() as db:
             return db.execute("DELETE FROM dead_letters WHERE number = ?", (number,)).rowcount == 1
+
+    def begin(self, first: int, landmarks: Iterable[Record]) -> None:
+        """See ``StoredJournal.begin``. The deleted events count as a deleted segment."""
+        with self._db.transaction() as db:
+            if first > 1:
+                queries.save_row(db, "segments", *SegmentRow(1, first - 1, 0, "", deleted=1))
+            for record in landmarks:
+                db.execute("INSERT INTO landmarks VALUES (?, ?, ?)", (record.first, *queries.split(record)))
+        self._head = self._archived = first - 1
+
+    def restore_marks(self, marks: Iterable[Mark]) -> None:
+        """See ``StoredJournal.restore_marks``."""
+        with self._db.transaction() as db:
+            for producer, epoch, following, used in marks:
+                queries.save_row(db, "marks", producer, queries.signed_epoch(epoch), following, used)
 
     def adopt(self, *, most: int = MOST_SEGMENTS) -> int:
         """Take over complete segments that continue the archive; return its end.
@@ -353,6 +376,40 @@ class SqliteJournalReader(_JournalTables):
         yield from self.live_damage()
         yield from self.archive.damage()
 
+    def marks(self) -> Iterator[Mark]:
+        """See ``StoredReader.marks``."""
+        for producer, epoch, following, used in queries.rows_of(self._connection, "marks", "TRUE ORDER BY used"):
+            yield Mark(producer, queries.unsigned_epoch(epoch), following, used)
+
+    def deletable(self, upto: int) -> tuple[int, int, int] | None:
+        """See ``StoredReader.deletable``. Only whole segments are deleted."""
+        old = [row for row in self.archive.segments() if row.last <= upto and not row.deleted]
+        return (old[0].first, old[-1].last, old[-1].recorded_us) if old else None
+
+    def size(self) -> JournalSize:
+        """See ``StoredReader.size``."""
+        live = [self._path.with_name(self._path.name + rest) for rest in ("", "-wal")]
+        archived = list(self.archive.folder.glob("*"))
+        live_bytes, archive_bytes = (sum(f.stat().st_size for f in files if f.is_file()) for files in (live, archived))
+        return JournalSize(live_bytes + archive_bytes, archive_bytes, self.archive.end, is_local=True)
+
+    def missing(self) -> Iterator[FlyballError]:
+        """See ``StoredReader.missing``."""
+        return self.archive.missing()
+
+    def concerns(self) -> Iterator[FlyballError]:
+        """See ``StoredReader.concerns``. A file that can be read has none."""
+        return iter(())
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """See ``StoredReader.frozen``."""
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.execute("ROLLBACK")
+
     def live_damage(self) -> Iterator[FlyballError]:
         """Iterate over the damage of the journal's file alone."""
         with storage_errors(self._path):
@@ -362,14 +419,10 @@ class SqliteJournalReader(_JournalTables):
 
     def latest_damage(self, events: int = CHECKED_EVENTS) -> Iterator[FlyballError]:
         """Iterate over damage of the latest live records and other tables, as each start of the broker does."""
-        with storage_errors(self._path):
-            # Read all tables in one snapshot, because otherwise rows that a broker writes meanwhile look like damage.
-            self._connection.execute("BEGIN")
-            try:
-                (last,) = self._connection.execute("SELECT max(first) FROM frames").fetchone()
-                yield from damage_after(self._connection, max(0, (last or 0) - events))
-            finally:
-                self._connection.execute("ROLLBACK")
+        # All tables are read at one moment, because otherwise rows that a broker writes meanwhile look like damage.
+        with storage_errors(self._path), self.frozen():
+            (last,) = self._connection.execute("SELECT max(first) FROM frames").fetchone()
+            yield from damage_after(self._connection, max(0, (last or 0) - events))
 
     def backup(self, path: Path) -> int:
         """Copy the journal as it is now into a new file.

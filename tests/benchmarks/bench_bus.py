@@ -15,10 +15,12 @@ from time import monotonic, perf_counter, process_time
 import pytest
 import zmq
 from bus_rig import address, broker_process, checked, expect, program, publish_all, say
+from postgres_server import new_schema
 
 from flyball.app.bus import ZmqBus
 from flyball.app.events import decode, encode
-from flyball.app.journal import SqliteJournalReader, history
+from flyball.app.journal import history
+from flyball.app.journal.opening import named_journal
 
 pytestmark = pytest.mark.benchmark
 EVENTS = 200_000
@@ -39,10 +41,10 @@ def said(process) -> list[float]:
     return [float(word) for word in process.stdout.readline().split()]
 
 
-def end_to_end(folder: Path) -> dict[str, float]:
+def end_to_end(folder: Path, journal: str) -> dict[str, float]:
     """Publish with a window of 256 events; return rates and times. Times are processor time of both ends."""
     with (
-        broker_process(folder),
+        broker_process(folder, journal),
         program("follow", folder, EVENTS, file=__file__) as follower,
         program("publish", folder, EVENTS, file=__file__) as publisher,
     ):
@@ -57,9 +59,9 @@ def end_to_end(folder: Path) -> dict[str, float]:
     }
 
 
-def replay(folder: Path) -> dict[str, float]:
+def replay(journal: str) -> dict[str, float]:
     """Read the journal as typed events, then for an absent type."""
-    reader = SqliteJournalReader(folder / "journal.db")
+    reader = named_journal(journal).reader()
     began = perf_counter()
     count = sum(1 for _ in history(reader))
     typed = count / (perf_counter() - began)
@@ -147,9 +149,13 @@ async def steady(folder: Path, rate: int = 500, seconds: int = 4) -> dict[str, f
 
 
 def one_round(folder: Path) -> dict[str, float]:
+    return with_journal(folder, str(folder / "journal.db")) | naive_commits(folder) | push_pull(folder) | codec()
+
+
+def with_journal(folder: Path, journal: str) -> dict[str, float]:
     folder.mkdir()
-    figures = end_to_end(folder) | replay(folder) | naive_commits(folder) | push_pull(folder) | codec()
-    with broker_process(folder):
+    figures = end_to_end(folder, journal) | replay(journal)
+    with broker_process(folder, journal):
         return figures | asyncio.run(steady(folder))
 
 
@@ -158,16 +164,41 @@ def test_the_bus_beside_what_bounds_it(tmp_path, capsys):
     settle_gc()
     rounds = [one_round(tmp_path / str(i)) for i in range(ROUNDS)]
     gc.unfreeze()
-    figures = {name: median(r[name] for r in rounds) for name in rounds[0]}
-    with capsys.disabled():
-        sys.stdout.write(f"\n{'median of ' + str(ROUNDS) + ' rounds':<48} {'':>12}   (lowest … highest)\n")
-        for name, figure in figures.items():
-            values = [r[name] for r in rounds]
-            sys.stdout.write(f"{name:<48} {figure:>12,.1f}   ({min(values):,.1f} … {max(values):,.1f})\n")
+    figures = shown("SQLite", rounds, capsys)
     naive = figures["bound: a row and a commit each, events/s"]
     assert figures["typed end to end, events/s, window 256"] > 3 * naive
     assert figures["replay, typed events/s"] > 0.4 * figures["bound: encode and decode alone, events/s"]
     assert figures["replay, filtered by header, events/s"] > 5 * figures["replay, typed events/s"]
+
+
+def shown(what: str, rounds: list[dict[str, float]], capsys) -> dict[str, float]:
+    """Print the medians of rounds, and return them."""
+    figures = {name: median(r[name] for r in rounds) for name in rounds[0]}
+    with capsys.disabled():
+        sys.stdout.write(f"\n{what + ', median of ' + str(ROUNDS) + ' rounds':<48} {'':>12}   (lowest … highest)\n")
+        for name, figure in figures.items():
+            values = [r[name] for r in rounds]
+            sys.stdout.write(f"{name:<48} {figure:>12,.1f}   ({min(values):,.1f} … {max(values):,.1f})\n")
+    return figures
+
+
+@pytest.mark.timeout(900)
+def test_journal_on_postgres_beside_a_file(postgres, tmp_path, capsys):
+    """Rounds take turns, and the server's files are on the same disk. Ratios are of each round's two figures."""
+    settle_gc()
+    files, databases = [], []
+    for i in range(ROUNDS):
+        files.append(with_journal(tmp_path / f"file{i}", str(tmp_path / f"file{i}" / "journal.db")))
+        databases.append(with_journal(tmp_path / f"database{i}", new_schema(postgres)))
+    gc.unfreeze()
+    shown("SQLite", files, capsys)
+    shown("PostgreSQL", databases, capsys)
+    ratios = [
+        {name: of_database[name] / of_file[name] for name in of_file}
+        for of_file, of_database in zip(files, databases, strict=True)
+    ]
+    ratio = shown("PostgreSQL / SQLite, %", [{k: 100 * v for k, v in r.items()} for r in ratios], capsys)
+    assert ratio["durable publishes/s, window 256"] >= 50
 
 
 # Programs ------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Contract of journals: SQLite, SQLite with archived records, and memory."""
+"""Contract of journals: SQLite, SQLite with archived records, PostgreSQL, and memory."""
 
 from contextlib import closing
 
@@ -18,10 +18,15 @@ def record(first, *rows, at=1000, source="trainer@a"):
     return seal(Frame.parse(builder.build(1, 0)), first=first, recorded_us=at, source=source)
 
 
-@pytest.fixture(params=["memory", "sqlite", "archived"])
+@pytest.fixture(params=["memory", "sqlite", "archived", "postgres"])
 def journal(request, tmp_path):
-    kinds = {"memory": lambda _: MemoryJournal(), "sqlite": SqliteJournal, "archived": ArchivedJournal}
-    journal = kinds[request.param](tmp_path / "journal.db")
+    if request.param == "postgres":
+        from flyball.app.journal.postgres_journal import PostgresJournal
+
+        journal = PostgresJournal(request.getfixturevalue("database"))
+    else:
+        kinds = {"memory": lambda _: MemoryJournal(), "sqlite": SqliteJournal, "archived": ArchivedJournal}
+        journal = kinds[request.param](tmp_path / "journal.db")
     yield journal
     journal.close()
 

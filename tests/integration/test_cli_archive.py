@@ -17,6 +17,7 @@ from profiles import examples
 from flyball.app.events.frames import Draft, Frame, FrameBuilder, seal, stored_in
 from flyball.app.journal import SqliteJournal, SqliteJournalReader
 from flyball.app.journal.cloudevents import BadLine, import_lines
+from flyball.app.journal.opening import SqliteLocation
 
 Flyball = Callable[..., Result]
 EVENTS, LIVE, FIRST_BOUNDARY = 4_000, 500, 2_000
@@ -136,7 +137,7 @@ def lines(whole: Path) -> list[bytes]:
 )
 def test_import_names_the_wrong_line_and_leaves_nothing(change, told, lines: list[bytes], tmp_path: Path) -> None:
     with pytest.raises(BadLine, match="Nothing was imported") as error:
-        import_lines(tmp_path / "journal.sqlite", change(lines))
+        import_lines(SqliteLocation(tmp_path / "journal.sqlite"), change(lines))
     assert told in error.value.message
     assert not list(tmp_path.iterdir())
 
@@ -153,7 +154,7 @@ def test_import_of_fuzzed_lines_is_refused_or_exact(data, lines: list[bytes], tm
         line[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
     fuzzed = [*lines[:number], bytes(line), *lines[number + 1 : 10]]
     try:
-        head = import_lines(path, fuzzed)
+        head = import_lines(SqliteLocation(path), fuzzed)
     except BadLine:
         assert not path.exists()
     else:
@@ -192,7 +193,7 @@ def test_export_keeps_the_bytes_of_unusual_events(change, whole: Path, tmp_path:
         journal.append([seal(frame, first=1, recorded_us=1_000_000, source="trainer@a")])
     exported = flyball(tmp_path, "journal", "export", "-").stdout_bytes.splitlines(keepends=True)
     assert len(exported) == len(bodies)
-    import_lines(tmp_path / "again.sqlite", exported)
+    import_lines(SqliteLocation(tmp_path / "again.sqlite"), exported)
     with closing(SqliteJournalReader(tmp_path / "again.sqlite")) as reader:
         assert reader.read(0).records[0].frame.bodies() == bodies
 
@@ -208,9 +209,9 @@ def test_export_keeps_what_cannot_be_read(tmp_path: Path, subject: str) -> None:
     lines = exported.replace(subject[1:].encode(), subject.encode()).splitlines(keepends=True)
     if len(subject) == 1 << 16:
         with pytest.raises(BadLine, match="Line 1: "):
-            import_lines(tmp_path / "again.sqlite", lines)
+            import_lines(SqliteLocation(tmp_path / "again.sqlite"), lines)
         return
-    import_lines(tmp_path / "again.sqlite", lines)
+    import_lines(SqliteLocation(tmp_path / "again.sqlite"), lines)
     with closing(SqliteJournalReader(tmp_path / "again.sqlite")) as reader:
         (record,) = reader.read(0).records
         assert record.frame.bodies() == bodies

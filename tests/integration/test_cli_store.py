@@ -17,6 +17,7 @@ from flyball.app.core import ShardKey
 from flyball.app.events import DaemonReady, ModelPromoted, RunConfigured, SelfplayComplete, SelfplayRequested, ShardRef
 from flyball.app.journal import SqliteJournal
 from flyball.app.journal.archiving import archive
+from flyball.app.journal.opening import SqliteLocation
 from flyball.app.store import BlobStore, FileStore, get_checkpoint, open_store, put_checkpoint
 from flyball.daemons import snapshots
 from flyball.daemons.clock import SystemClock
@@ -114,7 +115,7 @@ def test_gc_begins_at_a_snapshot_when_events_were_deleted(run, monkeypatch):
         run.events.add(DaemonReady(daemon=daemon, node="laptop", position=settled, capacity=0))
     run.play(late)
     write_journal(journal, run.events.events)
-    take_snapshots(journal)
+    take_snapshots(SqliteLocation(journal))
     archive(journal, 3)
     with closing(SqliteJournal(journal)) as writer:
         writer.adopt()

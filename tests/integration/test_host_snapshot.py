@@ -15,6 +15,7 @@ from flyball.app.job_specs import JobContext
 from flyball.app.journal import SqliteJournal, history
 from flyball.app.journal.archiving import archive
 from flyball.app.journal.memory import MemoryStateStore
+from flyball.app.journal.opening import SqliteLocation
 from flyball.app.journal.snapshots import positions
 from flyball.daemons import snapshots
 from flyball.daemons.jobs import WorkerIdentity
@@ -31,7 +32,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteJ
     monkeypatch.setattr(snapshots, "IN_FLIGHT_EVENTS", 500)
     path = tmp_path / "journal.sqlite"
     write_generated(path, list(generated(EVENTS, settings=hasty(), seed=3)))
-    take_snapshots(path)
+    take_snapshots(SqliteLocation(path))
     archive(path, 1_500)
     with closing(SqliteJournal(path)) as journal:
         journal.adopt()
@@ -113,7 +114,7 @@ async def test_snapshot_with_an_event_voided_since_is_not_used(journal: SqliteJo
     bus.record([originate(voided, event_id="void", time=SystemClock().now())])
     _, read = await rebuilt(journal, "training_trigger")
     assert read.least == 0
-    take_snapshots(journal._path)
+    take_snapshots(SqliteLocation(journal._path))
     _, read = await rebuilt(journal, "training_trigger")
     assert read.least == positions(journal.archive.folder)[0], "a snapshot without the event is used again"
 

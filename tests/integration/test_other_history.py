@@ -15,6 +15,7 @@ from flyball.app.bus.ports import OtherHistory
 from flyball.app.config import RunFolder
 from flyball.app.journal import KnownRecord
 from flyball.app.journal.memory import MemoryJournal, MemoryStateStore
+from flyball.app.journal.opening import SqliteLocation
 from flyball.daemons.run_folder import LostJournal, check_history, of_other_history
 from flyball.daemons.saved_state import SavedState, known_record
 
@@ -130,10 +131,10 @@ def test_run_that_lost_its_journal_is_refused(tmp_path):
         assert run_feedback(folder) == 0
     folder.journal.rename(tmp_path / "journal.sqlite.rescued")
     with pytest.raises(LostJournal, match=r"journal\.sqlite\.rescued"):
-        check_history(folder)
+        check_history(folder, SqliteLocation(folder.journal))
     for command in (("daemon", "run", "broker"), ("up", "--for", "60")):
         done = subprocess.run((*FLYBALL, "--run", str(tmp_path), *command), capture_output=True, text=True, check=False)
         assert (done.returncode, "is missing" in done.stderr) == (2, True), done.stderr
     assert not folder.journal.exists()
     shutil.rmtree(tmp_path / "state")
-    check_history(folder)
+    check_history(folder, SqliteLocation(folder.journal))

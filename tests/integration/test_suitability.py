@@ -12,6 +12,7 @@ from flyball.app.cli.up import _check_journal
 from flyball.app.config import GAMES, PROFILES, BadSettings, EvaluationSettings, NetworkSettings, RunSettings
 from flyball.app.events import RunConfigured
 from flyball.app.games import open_table
+from flyball.app.journal.opening import SqliteLocation
 from flyball.daemons.suitability import check_imports_of_trainers, check_lasting, check_playable, check_trainers
 
 KEY, HEARTS = "tic_tac_toe_2p", "hearts_4p"
@@ -82,9 +83,9 @@ def test_up_warns_of_games_that_its_settings_leave_out(tmp_path: Path, capsys: p
     run = Recording([])
     run.add(RunConfigured(run_id="1", settings=SETTINGS.model_dump(mode="json")))
     write_journal(tmp_path / "journal.sqlite", run.events)
-    _check_journal(tmp_path / "journal.sqlite", SETTINGS)
+    _check_journal(SqliteLocation(tmp_path / "journal.sqlite"), SETTINGS)
     assert capsys.readouterr().err == ""
-    _check_journal(tmp_path / "journal.sqlite", RunSettings(configs=(GAMES["hex7_2p"],)))
+    _check_journal(SqliteLocation(tmp_path / "journal.sqlite"), RunSettings(configs=(GAMES["hex7_2p"],)))
     assert f"WARNING: These settings leave out {KEY}" in capsys.readouterr().err
 
 

@@ -26,7 +26,8 @@ from flyball.app.bus.broker import Broker
 from flyball.app.config import Deployment, RunFolder
 from flyball.app.core import derive_id
 from flyball.app.events import DaemonReady, Envelope, Event, ParityChecked, QualityDegraded, originate
-from flyball.app.journal import SqliteJournal, SqliteJournalReader, history
+from flyball.app.journal import SqliteJournalReader, history
+from flyball.app.journal.opening import named_journal
 from flyball.daemons.clock import SystemClock
 from flyball.daemons.run_folder import bus_endpoint
 
@@ -112,9 +113,9 @@ def expect(process: subprocess.Popen[str], words: str) -> None:
 
 
 @contextmanager
-def broker_process(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run a broker in a process of its own."""
-    with program("broker", folder) as process:
+def broker_process(folder: Path, journal: str = "") -> Iterator[subprocess.Popen[str]]:
+    """Run a broker in a process of its own, with a journal in the folder, or at a file's path or database's URL."""
+    with program("broker", folder, journal or folder / "journal.db") as process:
         expect(process, "ready")
         yield process
 
@@ -244,10 +245,10 @@ def say(*words: object) -> None:
     sys.stdout.flush()
 
 
-def _serve(folder: Path) -> None:
+def _serve(folder: Path, name: str) -> None:
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    journal = SqliteJournal(folder / "journal.db")
+    journal = named_journal(name).writer()
     broker = Broker(journal, address(folder), SystemClock())
     say("ready")
     broker.run(stopped.is_set)
@@ -295,8 +296,8 @@ async def _follow(folder: Path, count: int) -> None:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["broker", folder]:
-            _serve(Path(folder))
+        case ["broker", folder, journal]:
+            _serve(Path(folder), journal)
         case ["publish", folder, who, count]:
             asyncio.run(_publish(Path(folder), who, int(count)))
         case ["follow", folder, count]:

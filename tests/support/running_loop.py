@@ -12,8 +12,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from flyball.app.api.runs import RunLocation
+from flyball.app.config import RunFolder
 from flyball.app.events import DaemonReady, DaemonStarted, Event, ModelPromoted, Payload, PromotionRejected
-from flyball.app.journal import SqliteJournalReader, history
+from flyball.app.journal import history
 from flyball.app.journal.database import StorageError
 from flyball.daemons import monitoring
 from flyball.daemons.registry import DAEMONS
@@ -67,11 +69,12 @@ class RunningLoop:
 
     def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
         self.folder, self.process = folder, process
+        self._location = RunLocation(RunFolder(folder), None)
 
     def events(self, *types: type[Payload], after: int = 0) -> list[Event[Any]]:
         """Return the journal's events, only those of ``types`` if there are any."""
         try:
-            with closing(SqliteJournalReader(self.folder / "journal.sqlite")) as journal:
+            with closing(self._location.journal.reader()) as journal:
                 return list(history(journal, after=after, types=types or None))
         except StorageError:
             return []  # the journal does not exist yet
@@ -105,7 +108,7 @@ class RunningLoop:
 
     def head(self) -> int:
         """Return the position of the last event."""
-        with closing(SqliteJournalReader(self.folder / "journal.sqlite")) as journal:
+        with closing(self._location.journal.reader()) as journal:
             return journal.head
 
     def leave(self) -> int:

@@ -182,6 +182,7 @@ PLANTED: dict[str, Callable[[], Facts]] = {
     "gpu-missing": lambda: replace(BASE, gpu=PROBLEM),
     "gpu-unused": lambda: replace(BASE, has_gpu=True),
     "journal-damaged": lambda: replace(BASE, damage=(PROBLEM,)),
+    "journal-server": lambda: replace(BASE, concerns=(PROBLEM,)),
     "journal-unreadable": lambda: replace(BASE, unreadable=PROBLEM),
     "history-replaced": lambda: replace(BASE, set_aside=(Path("state/feedback@laptop.sqlite.other-history"),)),
     "archive-missing": lambda: replace(BASE, missing=(PROBLEM,)),

@@ -35,7 +35,7 @@ from flyball.daemons.supervisor import ChildReport
 
 def test_what_lies_before_is_counted_and_what_comes_is_told(folder, monkeypatch) -> None:
     monkeypatch.setattr(following, "AT_ONCE", 4)
-    events, watch = recording().events, JournalWatch(folder)
+    events, watch = recording().events, JournalWatch(RunLocation(folder, None))
     assert watch.news() == []
     write_journal(folder.journal, events)
     told = watch.news()
@@ -43,7 +43,7 @@ def test_what_lies_before_is_counted_and_what_comes_is_told(folder, monkeypatch)
         told += watch.news()
     assert [event.data.event_name for event in told] == ["MODEL_PROMOTED", "PROMOTION_REJECTED"]
     assert watch.board.position == len(events)
-    assert JournalWatch(folder).news() == []
+    assert JournalWatch(RunLocation(folder, None)).news() == []
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> RunFolder:
 def watched(folder: RunFolder, events: list[Event[Any]]) -> JournalWatch:
     """Return a watch that has read a journal of events."""
     write_journal(folder.journal, events)
-    watch = JournalWatch(folder)
+    watch = JournalWatch(RunLocation(folder, None))
     watch.news()
     return watch
 
@@ -71,7 +71,7 @@ def test_a_board_goes_on_from_where_it_was_saved(folder, monkeypatch) -> None:
     first = watched(folder, events[:12])
     write_journal(folder.journal, events[12:])
     spoil_the_start(folder)
-    again = JournalWatch(folder)
+    again = JournalWatch(RunLocation(folder, None))
     assert again.board == first.board
     assert again.news() == []
     whole.feed(events)
@@ -84,7 +84,7 @@ def test_a_board_goes_on_from_where_it_was_saved(folder, monkeypatch) -> None:
 def test_a_snapshot_that_can_t_be_relied_on_is_not(folder, monkeypatch, change: str) -> None:
     events = recording().events
     watched(folder, events).save()
-    assert JournalWatch(folder).board.position == len(events)
+    assert JournalWatch(RunLocation(folder, None)).board.position == len(events)
     if change in ("another journal", "a shorter journal"):
         folder.journal.unlink()
         others = [replace(event, envelope=replace(event.envelope, id=f"other-{event.id}")) for event in events]
@@ -94,19 +94,19 @@ def test_a_snapshot_that_can_t_be_relied_on_is_not(folder, monkeypatch, change: 
     else:
         text = folder.board.read_text()
         folder.board.write_text(text.replace("600", "601") if change == "damaged" else text[:-20])
-    assert JournalWatch(folder).board.position == 0
+    assert JournalWatch(RunLocation(folder, None)).board.position == 0
 
 
 def test_file_that_is_no_journal_or_damaged_is_told(folder) -> None:
     folder.journal.write_text("no database " * 1000)
-    assert JournalWatch(folder).news() == [], "it is waited for"
+    assert JournalWatch(RunLocation(folder, None)).news() == [], "it is waited for"
     folder.journal.unlink()
     write_journal(folder.journal, recording().events)
     raw = bytearray(folder.journal.read_bytes())
     raw[raw.index(b'"threshold":0.5')] ^= 1
     folder.journal.write_bytes(raw)
     with pytest.raises(FlyballError, match="Damaged journal"):
-        JournalWatch(folder).news()
+        JournalWatch(RunLocation(folder, None)).news()
 
 
 WATCHED = "deployment.metrics.port = 9464\n"
@@ -185,7 +185,7 @@ def test_lines_tell_only_the_unusual(capsys: pytest.CaptureFixture[str]) -> None
 def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Return the picture after events, reports and texts."""
     write_journal(RunFolder(tmp_path).journal, recording().events)
-    watch = JournalWatch(RunFolder(tmp_path))
+    watch = JournalWatch(RunLocation(RunFolder(tmp_path), None))
     watch.news()
 
     def picture(*happened: Event[Any] | ChildReport | str) -> str:
