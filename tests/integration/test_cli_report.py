@@ -32,6 +32,7 @@ def test_text_and_json_agree(run: Path) -> None:
         names = ("trainings", "promotions", "rejections", "dropped", "awaiting", "rollbacks")
         assert trained[-6:] == [str(config[name]) for name in names]
         assert steered[1:3] == [str(config[name]) for name in ("stalls", "boosts")]
+        assert steered[6] == f"{config['asked']:.0%}", "after weight, arrow and weight"
 
 
 def test_since_a_position_covers_what_followed(run: Path) -> None:
