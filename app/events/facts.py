@@ -202,9 +202,7 @@ class RegressionDetected(
 
     model: ModelHash
     last_good: ModelHash | None
-    elo_drop: float = Field(
-        ge=0, le=200_000, description="below good models, by the games that are evidence; ratings count others, too"
-    )
+    elo_drop: float = Field(ge=0, le=200_000, description="below good models, by these games; ratings count others too")
     severity: Severity
     games: PositiveCount = Field(description="against the fixed opponent since the decline began")
     opponent: PlayerName | None = Field(description="the fixed one; null: recorded before it was named")
@@ -221,12 +219,8 @@ class PlateauDetected(Fact, type="evaluation.plateau_detected", name="PLATEAU_DE
 
     velocity: Velocity
     upper_bound: Velocity
-    window_hours: float = Field(
-        gt=0, le=1e6, description="of the rule; where least_gain is null, over which the slope was measured"
-    )
-    least_gain: Figure | None = Field(
-        description="Elo in a window, of which the upper bound falls short; null: recorded before it was named"
-    )
+    window_hours: float = Field(gt=0, le=1e6, description="of the rule; where least_gain is null, of the slope")
+    least_gain: Figure | None = Field(description="Elo in a window, the threshold; null: recorded before it was named")
 
 
 class EvaluationOverdue(Fact, type="evaluation.overdue", name="EVALUATION_OVERDUE", notable=True):
