@@ -114,6 +114,7 @@ class Demonstration:
             title = f"Act {number} of {len(ACTS)}, {minutes}:{seconds:02}: {act.title}"
             say(self._text(title, announcement(act, self._location, self._dashboard)))
             await asyncio.sleep(READING_SECONDS)
+            say(self._text(f"Waiting for {act.waits}."))
             code = await run(self._command(act))
             seen += code == 0
             say(self._text("", conclusion(act, code, self._location)))

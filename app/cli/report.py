@@ -19,7 +19,7 @@ from flyball.app.replay.run_report import ConfigReport, RunReport, read_report
 from flyball.app.status.summary import ADVISES_ONLY, UNKNOWN, one_line, show_age, show_elo, show_time
 
 TRAINED = ("configuration", "Elo", "now", "trained", "promoted", "refused", "dropped", "open", "rolled back")
-STEERED = ("configuration", "stalls", "boosts", "weight", "time", "evaluation", "")
+STEERED = ("configuration", "stalls", "boosts", "weight", "asked", "time", "evaluation", "")
 STRENGTH = ("configuration", "gained A", "gained B", "B - A", "now A", "now B")
 TIMES = ("configuration", "A", "B", "B - A")
 STDOUT = Path("-")
@@ -40,9 +40,10 @@ def report(
     promoted, refused, dropped without a verdict because another model became current, or open, for their verdict is to
     come; champions rolled back. The initial model counts in none of these, nor does a model that an operator made
     current without a training. Then stalls; boosts of exploration, each of which is an EXPLORATION_BOOST at its
-    beginning and one at its end; the curriculum's weight at the beginning and now, which is the share of worker time
-    that is aimed at (mean: 1); the share of all worker time that was spent; the share of that time that evaluations
-    took. Below stand the decisions and observations of each controller, and what an operator should look at.
+    beginning and one at its end; the curriculum's weight at the beginning and now, which asks for a share of worker
+    time (mean: 1); the share of all worker time that the weights asked for so far; the share that was spent; the share
+    of that time that evaluations took. Below stand the reason where time is far from what was asked, the decisions and
+    observations of each controller, and what an operator should look at.
 
     With two run folders A and B, show the whole runs side by side: what was played and trained, the rating gained,
     worker time, the settings that differ (from A to B), and the decisions of each controller. The page lays their
@@ -127,7 +128,8 @@ def _steered(config: ConfigReport, made: RunReport) -> tuple[str, ...]:
         str(config.stalls),
         str(config.boosts),
         f"{config.weight_before:.2f} → {config.weight:.2f}",
-        f"{seconds / (made.worker_seconds or 1.0):.0%}",
+        f"{config.asked:.0%}",
+        f"{made.time_share(config):.0%}",
         f"{config.worker_time.evaluation / (seconds or 1.0):.0%}",
         "plateaued" if config.plateaued else "",
     )
@@ -135,6 +137,8 @@ def _steered(config: ConfigReport, made: RunReport) -> tuple[str, ...]:
 
 def _lines(made: RunReport) -> Iterator[str]:
     yield f"Workers: {made.worker_seconds:,.0f} s, {made.evaluation_share:.0%} of it evaluation."
+    if made.apart:
+        yield made.apart
     for by, counts in made.decided.items():
         yield f"{by}: {', '.join(f'{name} {number}' for name, number in counts.items())}"
     for matter in made.attention:

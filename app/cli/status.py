@@ -27,12 +27,14 @@ state           blocked until bad data is gone, paused for poor data,
                 row
 games/s         games of self-play a second, over the last minute
 step            trainings of the latest model
-Elo             of the champion, with the random bot at 0, ± one standard
-                error; before it is rated, of the latest rated model
-score           of the latest rated model, champion or not. Few games (n) once
-                the champion scores over 90%: evaluation.saturated_games
-v. past champion  score of that model against the champion some loops ago;
-                "-" while its rating has met none but the current champion
+champion's Elo  with the random bot at 0, ± one standard error; before the
+                champion is rated, of the latest rated model
+last rated v. random
+                score of the latest rated model, champion or not. Few games (n)
+                once the champion scores over 90%: evaluation.saturated_games
+last rated v. past champion
+                score of that model against the champion some loops ago; "-"
+                while its rating has met none but the current champion
 loops           trainings whose model was evaluated and decided upon
 +/-             trained models promoted and rejected, without the initial one
 rollbacks       promotions that were revoked

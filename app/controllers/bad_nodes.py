@@ -92,17 +92,32 @@ class NodeWatch:
             reason = f"{bad} consecutive shards scored {self._settings.far_below:g} below all others' or worse {rule}"
             self._quarantine(worker, reason)
 
-    def is_at_fault(self, worker: str, reason: str) -> bool:
-        """Take in a shard whose games break the rules. Returns whether only its worker is at fault."""
+    def judge_broken(self, worker: str | None, games: str) -> str | None:
+        """Take in a shard whose games break the rules.
+
+        Args:
+            worker: its worker; ``None``: unknown.
+            games: how many of its games break them, in words.
+
+        Returns:
+            Why training must stop; ``None`` if only the worker is at fault.
+        """
+        if worker is None:
+            return f"{games} differ from the rules, and nobody knows whose they are"
         if self.node(worker).quarantines:  # the shard was played before the quarantine
-            return True
+            return None
         self._remember(worker, None)
-        breaks = {shard.worker: shard.score is None for shard in self.delivered}
-        if 2 * sum(breaks.values()) > len(breaks):
-            return False
+        is_right = {shard.worker: shard.score is not None for shard in self.delivered}
+        workers, right = len(is_right), sum(is_right.values())
+        if right == 0:
+            return f"{games} differ from the rules, and no other worker's games show that the rules are as before"
+        if 2 * right < workers:
+            return f"{games} differ from the rules, as do the latest of {workers - right} of {workers} workers"
         self.changed[worker] = self.node(worker).replace(broken=self._key)
+        others = "another worker's" if right == 1 else f"{right} other workers'"
+        reason = f"{games} of {self._key} differ from the rules, and {others} follow them, so only this worker stops"
         self._quarantine(worker, reason)
-        return True
+        return None
 
     def probe(self, worker: str, score: float | None) -> None:
         """Take in a shard that a quarantined worker played as a probe."""

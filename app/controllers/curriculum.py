@@ -52,13 +52,17 @@ class CurriculumRow(Row, frozen=True):
 def worth(state: FeedbackState, importance: float, optimism: float) -> float | None:
     """Return a configuration's expected gain, Elo per second of worker time, times its importance and quality factor.
 
-    The factor is from 0.5, for data of quality 0, to 1, also where it is unknown. ``None``: the gain is unknown.
+    ``None``: the gain is unknown.
     """
     if state.elo_gain is None or state.elo_gain_stderr is None:
         return None
     gain = max(0.0, state.elo_gain) + optimism * state.elo_gain_stderr
-    quality = 1.0 if state.quality_score is None else 0.5 + 0.5 * state.quality_score
-    return max(LEAST_WORTH, importance * quality * gain)
+    return max(LEAST_WORTH, importance * quality_factor(state) * gain)
+
+
+def quality_factor(state: FeedbackState) -> float:
+    """Return the factor on a configuration's gain: from 0.5, for data of quality 0, to 1, also where it is unknown."""
+    return 1.0 if state.quality_score is None else 0.5 + 0.5 * state.quality_score
 
 
 def normalised(raw: Mapping[ConfigKey, float], minimum: float, maximum: float) -> dict[ConfigKey, float]:
@@ -126,17 +130,21 @@ class CurriculumIntegration(Controller):
         if abs(changes[most]) < limits.min_change and done == before:
             return Step()
         shares = {key: expected / fmean(raw.values()) for key, expected in raw.items()}
-        why = {key: f"{_gain_text(feedback[key], raw[key])}, {shares[key]:.2f} times the mean of all" for key in raw}
+        change = {key: _change_text(feedback[key].curriculum_weight, weights[key]) for key in raw}
+        why = {
+            key: f"{self._gain_text(feedback[key], raw[key])}, {shares[key]:.2f} times the mean of all" for key in raw
+        }
         news = [
-            f"{key} is plateaued: it stalled again after a boost of exploration, and {why[key]}, less than "
-            f"{PLATEAUED_BELOW}"
+            f"{key} is plateaued, weight {change[key]}: it stalled again after a boost of exploration, and {why[key]}, "
+            f"less than {PLATEAUED_BELOW}"
             for key in sorted(done - before)
         ]
-        news += [f"{key} is no longer plateaued: {why[key]}" for key in sorted(before - done)]
-        if abs(changes[most]) >= limits.min_change:
-            change = f"{most} {feedback[most].curriculum_weight:.2f} → {weights[most]:.2f}"
+        for key in sorted(before - done):  # a minimum of 1 ends all plateaus, whatever the gain
+            passed = f", at least {WAKES_AT}" if shares[key] >= WAKES_AT else ""
+            news.append(f"{key} is no longer plateaued, weight {change[key]}: {why[key]}{passed}")
+        if abs(changes[most]) >= limits.min_change and most not in done ^ before:
             bounded = "" if isclose(weights[most], shares[most], abs_tol=0.005) else ", and weights have bounds"
-            news.append(f"{change} because {why[most]}{bounded} {_bound(weights[most], limits)}")
+            news.append(f"{most} {change[most]} because {why[most]}{bounded} {_bound(weights[most], limits)}")
         rebalanced = CurriculumRebalanced(weights=weights, plateaued=tuple(sorted(done)), reason="; ".join(news))
         return Step({ALL: CurriculumRow(set_us=event.recorded_us)}, (Emission(rebalanced),))
 
@@ -182,6 +190,24 @@ class CurriculumIntegration(Controller):
         best = max((gain for gain in known.values() if gain is not None), default=1.0)
         return {key: best if gain is None else gain for key, gain in known.items()}
 
+    def _gain_text(self, state: FeedbackState, expected: float) -> str:
+        """Describe a configuration's gain, and how it counts: see ``worth``."""
+        counts = f"{expected * SECONDS_PER_HOUR:.0f}"
+        if state.elo_gain is None or state.elo_gain_stderr is None:
+            return f"its gain is not known yet and counts as much as the best, {counts} Elo per hour of a worker"
+        gain, stderr = state.elo_gain * SECONDS_PER_HOUR, state.elo_gain_stderr * SECONDS_PER_HOUR
+        sum_text = f"{max(0.0, gain):.0f} + {self.settings.feedback.curriculum.optimism:g} x {stderr:.0f}"
+        factors = {"importance": self.settings.config(state.config_key).importance, "quality": quality_factor(state)}
+        product = "".join(f" x {factor:.3g} ({name})" for name, factor in factors.items() if factor != 1)
+        counted = f"({sum_text}){product}" if product else sum_text
+        return f"it gains {gain:+.0f} ± {stderr:.0f} Elo per hour of a worker, which count as {counted} = {counts}"
+
+
+def _change_text(before: float, after: float) -> str:
+    """Return a change of a weight; a weight alone if it stays."""
+    old, new = f"{before:.2f}", f"{after:.2f}"
+    return new if old == new else f"{old} → {new}"
+
 
 def _bound(weight: float, limits: CurriculumSettings) -> str:
     """Name the setting that a weight rests on: the bound that it has, otherwise the least change."""
@@ -189,12 +215,3 @@ def _bound(weight: float, limits: CurriculumSettings) -> str:
         if weight == bound:
             return setting(f"feedback.curriculum.{name}", bound)
     return setting("feedback.curriculum.min_change", limits.min_change)
-
-
-def _gain_text(state: FeedbackState, expected: float) -> str:
-    """Describe a configuration's gain, and the expected gain that counts."""
-    counts = f"{expected * SECONDS_PER_HOUR:.0f}"
-    if state.elo_gain is None or state.elo_gain_stderr is None:
-        return f"its gain is not known yet and counts as much as the best, {counts} Elo per hour of a worker"
-    hourly = f"{state.elo_gain * SECONDS_PER_HOUR:+.0f} ± {state.elo_gain_stderr * SECONDS_PER_HOUR:.0f}"
-    return f"it gains {hourly} Elo per hour of a worker, which count as {counts} (with error, quality and importance)"

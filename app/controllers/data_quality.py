@@ -119,14 +119,14 @@ def watched_quality(row: QualityRow, state: FeedbackState, settings: FeedbackSet
     return penalty, intensity
 
 
-def apply_parity(
-    row: QualityRow, state: FeedbackState, checked: int, failures: int, settings: QualitySettings
-) -> Change:
-    """Block training at the first game that does not replay, until enough consecutive shards are clean."""
+def apply_parity(row: QualityRow, state: FeedbackState, broken: str, settings: QualitySettings) -> Change:
+    """Block training at the first game that does not replay, until enough consecutive shards are clean.
+
+    ``broken`` says why training must stop after this shard, and is empty if its games replay.
+    """
     blocked = state.training_block is not None
-    if failures:
-        reason = f"{failures} of {checked} games differ from the rules"
-        return row.replace(clean_checks=0), () if blocked else (TrainingBlockedByQuality(reason=reason),)
+    if broken:
+        return row.replace(clean_checks=0), () if blocked else (TrainingBlockedByQuality(reason=broken),)
     if not blocked or row.held:
         return row, ()
     clean = row.clean_checks + 1

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 from flyball.app.controllers.controller import Controller, Watched, setting
 from flyball.app.controllers.lineage import Champion, Lineage
 from flyball.app.controllers.state import States, state_of
-from flyball.app.controllers.watchdog import SEVERITIES
+from flyball.app.controllers.watchdog import SEVERITIES, fixed_opponent
 from flyball.app.core import (
     HASH_DIGITS,
     PLAYERS_OF,
@@ -311,7 +311,7 @@ class ModelLifecycleCoordinator(Controller):
         if SEVERITIES.index(data.severity) < SEVERITIES.index(self.settings.feedback.lifecycle.rollback_at):
             return Step()
         rule = setting("feedback.lifecycle.rollback_at", self.settings.feedback.lifecycle.rollback_at)
-        reason = f"{data.severity} regression by {data.elo_drop:.0f} Elo {rule}"
+        reason = f"{data.severity} regression by {data.elo_drop:.0f} Elo against {fixed_opponent(data)} {rule}"
         return self._roll_back(event, state_of(states, event.subject).lineage, data.model, data.last_good, reason)
 
     @handles(RollbackRequested)

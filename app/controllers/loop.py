@@ -192,11 +192,11 @@ class FeedbackLoopController(Controller):
         row, data, key = rows.get(event.subject) or FIRST, event.data, event.subject
         state, watch = state_of(states, key), self._watch(rows, row, event)
         quality, payloads = row.quality, tuple[Payload, ...]()
-        reason = f"{data.failures} of {data.checked} games of {key} differ from the rules"
-        if not (data.failures and data.worker is not None and watch.is_at_fault(data.worker, reason)):
-            quality, payloads = apply_parity(
-                quality, state, data.checked, data.failures, self.settings.feedback.quality
-            )
+        broken: str | None = ""
+        if data.failures:
+            broken = watch.judge_broken(data.worker, f"{data.failures} of {data.checked} games")
+        if broken is not None:
+            quality, payloads = apply_parity(quality, state, broken, self.settings.feedback.quality)
         if any(isinstance(payload, TrainingBlockedByQuality) for payload in payloads):
             accused = [name for name, other in rows.items() if other.node.broken == key and other.node.quarantines]
             for name in sorted(accused):  # because rows change their order at a restart, and ids depend on it

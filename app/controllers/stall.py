@@ -17,7 +17,6 @@ Each boost names its evidence: the last evaluation, the shard that pauses traini
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from flyball.app.config.feedback import StallSettings
 from flyball.app.controllers.controller import Watched
@@ -28,15 +27,8 @@ from flyball.app.events import Cause, Emission, ExplorationBoost, PlateauDetecte
 from flyball.app.events.envelope import EPOCH
 
 
-class Stall(NamedTuple):
-    """A slope that shows a stall, and the hours that it covers."""
-
-    slope: Slope
-    hours: float
-
-
-def stalled(history: Sequence[RatingPool], settings: StallSettings, now: datetime) -> Stall | None:
-    """Return the stall that a rating history, oldest first, shows, or ``None``.
+def stalled(history: Sequence[RatingPool], settings: StallSettings, now: datetime) -> Slope | None:
+    """Return the slope that shows a stall in a rating history, oldest first, or ``None``.
 
     The test uses the slope over the shortest time, at least the window, that fixes it to within ``precision``. This
     slope and those over shorter times, from the window on, must be below the threshold by ``margin`` standard errors.
@@ -51,7 +43,7 @@ def stalled(history: Sequence[RatingPool], settings: StallSettings, now: datetim
         if slope.upper(settings.margin) >= settings.velocity:
             return None
         if settings.confidence * slope.stderr <= settings.precision:
-            return Stall(slope, hours) if slope.upper(settings.confidence) < settings.velocity else None
+            return slope if slope.upper(settings.confidence) < settings.velocity else None
     return None
 
 
@@ -83,15 +75,14 @@ def check_stall(
         return ()
     now = EPOCH + timedelta(microseconds=now_us)
     history = () if overdue or state.plateaued else state.elo_pools
-    if (stall := stalled(history, settings, now)) is not None:
-        upper = stall.slope.upper(settings.confidence)
-        plateau = PlateauDetected(velocity=stall.slope.velocity, upper_bound=upper, window_hours=stall.hours)
-        gain, least = upper * settings.window_hours, settings.velocity * settings.window_hours
-        window, lasted = f"{settings.window_hours * 60:.3g} min", f"{stall.hours * 60:.3g} min"
-        if state.time_scale < 1:
-            window += f" (window_hours times time_scale {state.time_scale:.3g})"
-        rule = f"less than {least:.0f} (feedback.stall.velocity times window_hours), for {lasted}"
-        boost = _boost(multiplier, settings.boost, settings, f"it gains at most {gain:.0f} Elo in {window}, {rule}")
+    if (slope := stalled(history, settings, now)) is not None:
+        plateau = PlateauDetected(
+            velocity=slope.velocity,
+            upper_bound=slope.upper(settings.confidence),
+            window_hours=settings.window_hours,
+            least_gain=settings.velocity * settings.window_hours,
+        )
+        boost = _boost(multiplier, settings.boost, settings, stall_text(plateau))
         return Emission(plateau, evidence=rated_by), Emission(boost, evidence=rated_by)
     if state.training_intensity == "paused":
         why = "the quality of its data pauses training (feedback.intensity.reduced)"
@@ -102,6 +93,17 @@ def check_stall(
         boost = _boost(multiplier, 1 / settings.boost, settings, why)
         return (Emission(boost, evidence=set_by),)
     return ()
+
+
+def stall_text(data: PlateauDetected) -> str:
+    """Return what showed a stall: the greatest likely gain in a window, and the threshold if it was recorded."""
+    text = f"it gains at most {data.upper_bound * data.window_hours:.3g} Elo in {_window_text(data.window_hours)}"
+    return text if data.least_gain is None else f"{text}, less than {data.least_gain:.3g} (feedback.stall.velocity)"
+
+
+def _window_text(hours: float) -> str:
+    """Return a window's length with two digits."""
+    return f"{hours * 60:.2g} min" if hours < 1.5 else f"{hours:.2g} h"
 
 
 def watched_gain(state: FeedbackState, settings: StallSettings) -> Watched:
@@ -121,7 +123,7 @@ def watched_gain(state: FeedbackState, settings: StallSettings) -> Watched:
     elif boosted is not None and state.exploration_boost > 1:
         until = EPOCH + timedelta(microseconds=boosted.recorded_us, seconds=state.boost_lasts_seconds)
     return Watched(
-        what=f"greatest likely gain in a window of {window:.3g} min",
+        what=f"greatest likely gain in a window of {_window_text(scaled.window_hours)}",
         value=bound,
         threshold=scaled.velocity * scaled.window_hours,
         acts="below",
@@ -134,8 +136,12 @@ def watched_gain(state: FeedbackState, settings: StallSettings) -> Watched:
 
 
 def _boost(before: float, factor: float, settings: StallSettings, reason: str) -> ExplorationBoost:
-    """Multiply the boost. The payload has no field for the boost before, so the reason names it."""
+    """Multiply the boost. The payload has no field for the boost before, so the reason names it.
+
+    At its cap a boost stays as it is, for longer.
+    """
     multiplier = min(settings.boost_cap, max(1.0, before * factor))
     lasts = settings.boost_hours * SECONDS_PER_HOUR if multiplier > 1 else 0.0
-    reason = f"{before:.3g} → {multiplier:.3g} because {reason}"
+    changed = "raised from" if multiplier > before else "lowered from" if multiplier < before else "kept at"
+    reason = f"the boost is {changed} {before:.3g} because {reason}"
     return ExplorationBoost(multiplier=multiplier, lasts_seconds=lasts, reason=reason)

@@ -21,7 +21,17 @@ from flyball.app.config.feedback import WatchdogSettings
 from flyball.app.controllers.controller import Controller, Watched
 from flyball.app.controllers.lineage import REMEMBERED, Champion
 from flyball.app.controllers.state import States, state_of
-from flyball.app.core import ANCHOR, ELO_SCALE, NEWEST_ANCHOR, RANDOM, ModelHash, derive_seed, expected_score
+from flyball.app.core import (
+    ANCHOR,
+    ELO_SCALE,
+    HASH_DIGITS,
+    NEWEST_ANCHOR,
+    RANDOM,
+    ModelHash,
+    derive_seed,
+    expected_score,
+    is_model,
+)
 from flyball.app.events import (
     Emission,
     EvaluationCompleted,
@@ -72,6 +82,13 @@ def fixed_match(evaluation: EvaluationCompleted) -> MatchResult | None:
     if any(role.startswith(ANCHOR) for role in by_role):
         return by_role.get(NEWEST_ANCHOR)
     return by_role.get(RANDOM)
+
+
+def fixed_opponent(data: RegressionDetected) -> str:
+    """Return the opponent by which a regression was measured, for a decision's reason."""
+    if data.opponent is None:
+        return "a fixed opponent"
+    return f"anchor {data.opponent[:HASH_DIGITS]}" if is_model(data.opponent) else data.opponent
 
 
 class Games(NamedTuple):
@@ -386,6 +403,7 @@ def _alarm(key: str, row: WatchRow, model: ModelHash, level: Level, settings: Wa
         elo_drop=drop,
         severity=severity_of(drop, settings.severity_elo),
         games=row.doubt.games,
+        opponent=level.player,
     )
     after = {"level": level, "doubt": CusumState(), "alarmed": model, "calm_games": 0}
     return Step({key: row.replace(**after)}, (Emission(detected),))

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from flyball.app.config import RunSettings
+from flyball.app.controllers.watchdog import fixed_opponent
 from flyball.app.core import SECOND_US
 from flyball.app.doctor.diagnosis import Symptom
 from flyball.app.doctor.facts import Facts
@@ -181,8 +182,8 @@ def regression(facts: Facts) -> Iterator[Symptom]:
         yield Symptom(
             "critical" if event.severity in ("severe", "critical") else "warning",
             row.key,
-            f"Its current model {short(event.model)} is {event.elo_drop:.0f} Elo weaker than before ({event.severity}, "
-            f"{event.games} games{good}).",
+            f"Its current model {short(event.model)} is {event.elo_drop:.0f} Elo weaker than before against "
+            f"{fixed_opponent(event)} ({event.severity}, {event.games} games{good}).",
             f"At {rollback_at} or worse it is rolled back by itself. What led to it: "
             f"flyball tail -n 3 REGRESSION_DETECTED --config-key {row.key}",
         )

@@ -258,6 +258,8 @@ UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     ("flyball.quality.parity_checked", 2): lambda data: {**data, "against": None},  # version 2 did not name the rules
     ("flyball.quality.score_updated", 1): lambda data: {**data, "shard": _without_worker(data["shard"])},
     ("flyball.quality.score_updated", 2): _without_seconds,
+    ("flyball.evaluation.plateau_detected", 1): lambda data: {**data, "least_gain": None},
+    ("flyball.evaluation.regression_detected", 1): lambda data: {**data, "opponent": None},
     ("flyball.model.distribution_failed", 1): lambda data: {**data, "node": None},  # there was one distributor
     ("flyball.model.distribution_failed", 2): lambda data: {**data, "damaged": None, "readable": None},
     ("flyball.training.requested", 1): lambda data: {

@@ -192,7 +192,9 @@ class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED",
     error: Text
 
 
-class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGRESSION_DETECTED", notable=True):
+class RegressionDetected(
+    Fact, type="evaluation.regression_detected", name="REGRESSION_DETECTED", version=2, notable=True
+):
     """The current model plays worse than earlier models did.
 
     ``last_good`` was current before the decline began.
@@ -200,11 +202,10 @@ class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGR
 
     model: ModelHash
     last_good: ModelHash | None
-    elo_drop: float = Field(
-        ge=0, le=200_000, description="below good models, by the games that are evidence; ratings count others, too"
-    )
+    elo_drop: float = Field(ge=0, le=200_000, description="below good models, by these games; ratings count others too")
     severity: Severity
-    games: PositiveCount = Field(description="against a fixed opponent since the decline began")
+    games: PositiveCount = Field(description="against the fixed opponent since the decline began")
+    opponent: PlayerName | None = Field(description="the fixed one; null: recorded before it was named")
 
 
 class RegressionCleared(Fact, type="evaluation.regression_cleared", name="REGRESSION_CLEARED", notable=True):
@@ -213,12 +214,13 @@ class RegressionCleared(Fact, type="evaluation.regression_cleared", name="REGRES
     model: ModelHash
 
 
-class PlateauDetected(Fact, type="evaluation.plateau_detected", name="PLATEAU_DETECTED", notable=True):
+class PlateauDetected(Fact, type="evaluation.plateau_detected", name="PLATEAU_DETECTED", version=2, notable=True):
     """Improvement has been below the threshold for the whole window."""
 
     velocity: Velocity
     upper_bound: Velocity
-    window_hours: float = Field(gt=0, le=1e6)
+    window_hours: float = Field(gt=0, le=1e6, description="of the rule; where least_gain is null, of the slope")
+    least_gain: Figure | None = Field(description="Elo in a window, the threshold; null: recorded before it was named")
 
 
 class EvaluationOverdue(Fact, type="evaluation.overdue", name="EVALUATION_OVERDUE", notable=True):

@@ -12,6 +12,7 @@ from flyball.app.config import RunSettings
 from flyball.app.controllers.state import FeedbackState, WorkerTime, state_of
 from flyball.app.core import ConfigKey, Elo, ModelHash, is_observer
 from flyball.app.events import (
+    CurriculumRebalanced,
     DaemonStarted,
     EvaluationCompleted,
     Event,
@@ -20,6 +21,7 @@ from flyball.app.events import (
     ModelRolledBack,
     PlateauDetected,
     PromotionRejected,
+    RunConfigured,
     SelfplayComplete,
     TrainingCompleted,
 )
@@ -31,6 +33,14 @@ from flyball.app.replay.controller_reports import ControllerReports, is_initial
 from flyball.app.replay.divergences import WORK
 from flyball.app.replay.replaying import all_settings
 from flyball.app.status.status import READS, Board, Status
+
+APART = 0.15
+"""Difference between the share of time that was spent and that asked for, from which on it is explained."""
+
+WHY_APART = (
+    "a configuration wants few games or none while its own model is trained and rated, and others have the workers "
+    "meanwhile"
+)
 
 
 class Rated(Row, frozen=True):
@@ -55,6 +65,8 @@ class ConfigReport(Row, frozen=True):
         awaiting: trained models whose verdict is still to come.
         boosts: number of times that exploration was raised.
         weight_before, weight: its curriculum weight at the beginning and at the end.
+        asked: share of worker time that its weights asked for: its share of all weights, averaged over the worker time
+            that was spent under them.
         worker_time: seconds of workers spent on it.
     """
 
@@ -76,6 +88,7 @@ class ConfigReport(Row, frozen=True):
     weight_before: float
     weight: float
     plateaued: bool
+    asked: float
     worker_time: WorkerTime
 
 
@@ -117,6 +130,21 @@ class RunReport(Row, frozen=True):
         """Share of the worker time that evaluations took."""
         return sum(config.worker_time.evaluation for config in self.configs) / (self.worker_seconds or 1.0)
 
+    def time_share(self, config: ConfigReport) -> float:
+        """Return a configuration's share of the worker time."""
+        return config.worker_time.total / (self.worker_seconds or 1.0)
+
+    @property
+    def apart(self) -> str:
+        """A sentence on configurations whose time is far from what was asked, and why; empty without any."""
+        shares = [(config.key, self.time_share(config), config.asked) for config in self.configs]
+        had = [
+            f"{key} had {time:.0%} for {asked:.0%} asked" for key, time, asked in shares if abs(time - asked) > APART
+        ]
+        if not had or self.advises or not self.worker_seconds:
+            return ""
+        return f"Of the workers' time {', '.join(had)}, because {WHY_APART}."
+
 
 class RunReports:
     """Folds events into a report.
@@ -138,6 +166,8 @@ class RunReports:
         self._before: dict[str, FeedbackState] | None = None
         self.ratings: defaultdict[str, list[Rated]] = defaultdict(list)
         self._without_verdict: defaultdict[str, set[ModelHash]] = defaultdict(set)
+        self._asked: defaultdict[str, float] = defaultdict(float)
+        self._spent = 0.0
         self._nodes: set[str] = set()
         self._first: datetime | None = None
         self._last: datetime | None = None
@@ -149,7 +179,9 @@ class RunReports:
             self.controllers.take(event)
             return
         if self._before is None:
-            self._before = dict(self.controllers.states)
+            self._before, self._spent = dict(self.controllers.states), self._spent_seconds()
+        if isinstance(event.data, CurriculumRebalanced | RunConfigured):  # the weights change
+            self._asked, self._spent = self._asked_seconds(), self._spent_seconds()
         self._note(event)
         self._count(event)
         by = self.controllers.take(event)
@@ -198,18 +230,34 @@ class RunReports:
         keys = [config.key for config in settings.configs] if settings else []
         dropped = [ConfigKey(key) for key in sorted(self.controllers.states.keys() - set(keys))]
         waiting = [config for config in status.configs if config.waiting_for] if status else []
+        asked = self._asked_seconds()
+        total = sum(asked.values()) or 1.0
         return RunReport(
             first=self._first,
             last=self._last,
             events=self._events,
             nodes=tuple(sorted(self._nodes)),
-            configs=tuple(self._config(key) for key in (*keys, *dropped)),
+            configs=tuple(self._config(key, asked[key] / total) for key in (*keys, *dropped)),
             decided={by: dict(sorted(counts.items())) for by, counts in sorted(self._decided.items())},
             attention=tuple(f"{config.key}: {config.waiting_for}" for config in waiting),
             advises=settings is not None and settings.advises,
         )
 
-    def _config(self, key: ConfigKey) -> ConfigReport:
+    def _spent_seconds(self) -> float:
+        """Return the worker time of all configurations so far."""
+        return sum(state.worker_time.total for state in self.controllers.states.values())
+
+    def _asked_seconds(self) -> defaultdict[str, float]:
+        """Return the worker time that the weights asked for, by configuration."""
+        settings, asked = self.controllers.settings, self._asked.copy()
+        keys = [config.key for config in settings.configs] if settings else []
+        weights = {key: state_of(self.controllers.states, key).curriculum_weight for key in keys}
+        spent, total = self._spent_seconds() - self._spent, sum(weights.values())
+        for key, weight in weights.items():
+            asked[key] += spent * weight / total
+        return asked
+
+    def _config(self, key: ConfigKey, asked: float) -> ConfigReport:
         states = self.controllers.states
         before = state_of(states if self._before is None else self._before, key)
         state = state_of(states, key)
@@ -239,6 +287,7 @@ class RunReports:
             weight_before=before.curriculum_weight,
             weight=state.curriculum_weight,
             plateaued=state.plateaued,
+            asked=asked,
             worker_time=state.worker_time.less(before.worker_time),
         )
 

@@ -37,6 +37,7 @@ class Act:
         answers: the controllers that should answer, in order, each with the events by which it does.
         commands: words of ``flyball`` commands that show it.
         page: path of the dashboard's page that shows it.
+        waits: what the terminal waits for before the trouble is planted.
         explained: why the controllers decided so.
     """
 
@@ -48,6 +49,7 @@ class Act:
     answers: Mapping[str, tuple[type[Payload], ...]]
     commands: Sequence[Sequence[str]]
     page: str
+    waits: str
     explained: str
 
 
@@ -59,17 +61,19 @@ ACTS: Final[Sequence[Act]] = (
         planted=f"An operator's mistake: the learning rate of {STUCK} becomes 0.000001. The event's reason names "
         "the scenario.",
         watch="Its ratings stay flat: that is a stall. Exploration is boosted. When boosts bring nothing, the game is "
-        f"plateaued, and its weight, the share of worker time that is aimed at, goes to {LEARNING}. Then the learning "
-        "rate is restored, and the weight comes back. This takes a minute or two.",
+        f"plateaued, and its weight, the share of worker time that is asked for, goes to {LEARNING}. Then the learning "
+        "rate is restored, and the weight comes back. This takes one to three minutes.",
         answers={
             "FeedbackLoopController": (PlateauDetected, ExplorationBoost),
             "CurriculumIntegration": (CurriculumRebalanced,),
         },
         commands=(("controllers", STUCK), ("state", STUCK)),
         page=f"/controllers/{STUCK}",
+        waits=f"the process that plants it, and a champion of {STUCK}",
         explained="A stall is a slope of ratings whose upper confidence bound lies below a threshold, over a whole "
-        "window: noise alone boosts nothing. Here a window spans six ratings, by default twenty. Compute follows the "
-        "gain per second of worker time. A plateaued game keeps the least weight, so that its recovery is noticed. "
+        "window: noise alone boosts nothing. Here a window spans six ratings, by default twenty. A boost helps a model "
+        "that has stopped exploring; here it cannot help, because the learning rate is nearly zero. Compute follows "
+        "the gain per second of worker time. A plateaued game keeps the least weight, so that its recovery is noticed. "
         "With the weight its turns come back, but the time that it spends rises less: it wants no games while its "
         "own model is trained and rated, and the other game has the worker meanwhile.",
     ),
@@ -84,6 +88,7 @@ ACTS: Final[Sequence[Act]] = (
         answers={"FeedbackLoopController": (NodeQuarantined,)},
         commands=(("tail", "NODE_*"), ("state", LEARNING)),
         page="/events?pattern=NODE_*",
+        waits="the process that plants it: it plays games, and falsifies their results",
         explained="Another worker's games of the same configuration follow the rules, so the fault is the worker's. "
         "Its shards are dropped, it would play only probes, and training goes on with the others' games.",
     ),
@@ -98,6 +103,7 @@ ACTS: Final[Sequence[Act]] = (
         answers={"FeedbackLoopController": (TrainingBlockedByQuality, TrainingUnblocked)},
         commands=(("status",), ("doctor",)),
         page="/",
+        waits="the process that plants it: it plays games, and falsifies their results",
         explained="A fault that all workers show is the configuration's. A model trained on such games would learn "
         "other rules, so a block begins at the first game that differs, and ends by evidence alone.",
     ),
@@ -115,8 +121,11 @@ ACTS: Final[Sequence[Act]] = (
         },
         commands=(("league", LEARNING), ("state", LEARNING)),
         page=f"/configuration/{LEARNING}",
+        waits=f"the process that plants it, and a champion of {LEARNING} that plays well enough to be spoiled",
         explained="The watchdog adds up evidence of a drop from game to game (a CUSUM test) and says how severe it is. "
-        "The lifecycle rolls back severe and critical ones; minor and moderate ones are left to later candidates.",
+        "The lifecycle rolls back severe and critical ones; minor and moderate ones are left to later candidates. "
+        "Candidates of this time are dropped without a verdict, if another model becomes current first, or refused, "
+        "because they were not trained from the current model.",
     ),
 )
 

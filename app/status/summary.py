@@ -10,7 +10,9 @@ from rich.text import Text
 
 from flyball.app.config import RunSettings
 from flyball.app.controllers.emitters import emitter_of
-from flyball.app.core import HASH_DIGITS, SECONDS_PER_HOUR, MeanOutcome, Rate
+from flyball.app.controllers.stall import stall_text
+from flyball.app.controllers.watchdog import fixed_opponent
+from flyball.app.core import HASH_DIGITS, MeanOutcome, Rate
 from flyball.app.events import (
     CurriculumRebalanced,
     EvaluationCompleted,
@@ -32,6 +34,7 @@ from flyball.app.events import (
     PromotionRejected,
     QualityDegraded,
     QualityPenaltyApplied,
+    RegressionDetected,
     RunConfigured,
     SelfplayComplete,
     SelfplayRequested,
@@ -265,7 +268,7 @@ def _parameter(data: HyperparameterUpdated) -> str:
 
 
 def _boost(data: ExplorationBoost) -> str:
-    """Return the boost. A controller's reason begins with the change, an operator's may not."""
+    """Return the boost. A controller's reason names the boost before, an operator's may not."""
     lasts = f" for {show_age(data.lasts_seconds)}" if data.multiplier > 1 else ""
     return f"temperature x {data.multiplier:.3g}{lasts}: {data.reason}"
 
@@ -291,9 +294,14 @@ def _intensity(data: TrainingIntensityChanged) -> str:
 
 
 def _plateau(data: PlateauDetected) -> str:
-    gained, lasted = data.velocity * data.window_hours, show_age(data.window_hours * SECONDS_PER_HOUR)
-    most = data.upper_bound * data.window_hours
-    return f"a stall: {gained:+.0f} Elo in the last {lasted}, {most:+.0f} at most; a boost comes before a plateau"
+    return f"a stall: {stall_text(data)}; a boost comes before a plateau"
+
+
+def _regression(data: RegressionDetected) -> str:
+    """Return the drop with what it was measured by, because ratings, which count other games, may drop less."""
+    good = f"; {short(data.last_good)} was the last good one" if data.last_good else ""
+    drop = f"{data.elo_drop:.0f} Elo below good models against {fixed_opponent(data)}"
+    return f"{short(data.model)} plays {drop} in {data.games} games: {data.severity}{good}"
 
 
 def _matchmaking(data: MatchmakingUpdated) -> str:
@@ -327,6 +335,7 @@ SUMMARIES: Mapping[type[Payload], Callable[[Any], str]] = {
     NodeReleased: lambda data: f"{data.worker} because {data.reason}",
     PlateauDetected: _plateau,
     QualityPenaltyApplied: _penalty,
+    RegressionDetected: _regression,
     TrainingBlockedByQuality: lambda data: f"no training because {data.reason}",
     TrainingUnblocked: lambda data: f"training again because {data.reason}",
     QualityDegraded: _degraded,

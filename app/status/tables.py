@@ -72,11 +72,14 @@ CONFIGS: tuple[Column[ConfigStatus], ...] = (
     Column("games", lambda config: f"{config.games:,}", 4, right=True),
     Column("games/s", lambda config: _figure(config.games_per_second), 6, right=True),
     Column("step", lambda config: _figure(config.step), 7, right=True),
-    Column("Elo", lambda config: show_elo(config.elo, config.elo_stderr), 11, right=True),
+    Column("champion's Elo", lambda config: show_elo(config.elo, config.elo_stderr), 11, right=True),
     Column(
-        "score v. random", lambda config: show_against(config.win_rate_random, config.outcome_random), 2, right=True
+        "last rated v. random",
+        lambda config: show_against(config.win_rate_random, config.outcome_random),
+        2,
+        right=True,
     ),
-    Column("v. past champion", lambda config: show_progress(config.progress), 3, right=True),
+    Column("last rated v. past champion", lambda config: show_progress(config.progress), 3, right=True),
     Column("loops", lambda config: str(config.loops), 5, right=True),
     Column("+/-", lambda config: f"{config.promotions}/{config.rejections}", 9, right=True),
     Column("rollbacks", lambda config: str(config.rollbacks), 3, right=True),

@@ -32,6 +32,7 @@ def test_text_and_json_agree(run: Path) -> None:
         names = ("trainings", "promotions", "rejections", "dropped", "awaiting", "rollbacks")
         assert trained[-6:] == [str(config[name]) for name in names]
         assert steered[1:3] == [str(config[name]) for name in ("stalls", "boosts")]
+        assert steered[6] == f"{config['asked']:.0%}", "after weight, arrow and weight"
 
 
 def test_since_a_position_covers_what_followed(run: Path) -> None:
@@ -46,6 +47,8 @@ def test_page_is_one_file_that_loads_nothing(run: Path, tmp_path: Path) -> None:
     succeeded(invoke("report", "--html", str(page), run=run), "Wrote")
     text = page.read_text(encoding="utf-8")
     assert f"MODEL_PROMOTED {PROMOTED}" in text
+    for config in told(invoke("report", "--json", run=run))["configs"]:
+        assert f'data-label="Asked">{config["asked"]:.0%}\n' in text
     assert not any(word in text for word in ("src=", "href=", "http://", "url(", "@import"))
 
 

@@ -195,6 +195,7 @@ CURRENT: st.SearchStrategy[Payload] = st.one_of(
         elo_drop=st.just(60.0),
         severity=st.just("severe"),
         games=st.just(100),
+        opponent=st.just("random"),
     ),
 )
 """Payloads that change the current model: any decisions of operators, and causes of rollbacks."""

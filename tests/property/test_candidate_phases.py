@@ -66,7 +66,7 @@ def about(model: str, wins: int) -> list[Payload]:
 OF_CURRENT: list[Payload] = [
     promoted(OTHER),
     rolled_back(OLD, OTHER),
-    RegressionDetected(model=OLD, last_good=None, elo_drop=60, severity="severe", games=200),
+    RegressionDetected(model=OLD, last_good=None, elo_drop=60, severity="severe", games=200, opponent="random"),
     RollbackRequested(model=OLD, reason="odd"),
     LOST,
 ]

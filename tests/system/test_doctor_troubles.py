@@ -179,7 +179,8 @@ def test_doctor_names_each_planted_trouble(cluster: Cluster, record_property: An
     paused = lambda: len([e for e in loop.events(SelfplayComplete) if e.subject == STUCK]) >= 12  # noqa: E731
     loop.wait_for("shards that nothing can be learned from", paused)
     blob = current_blob(loop)
-    regression = {"model": blob.name, "last_good": None, "elo_drop": 25.0, "severity": "minor", "games": 100}
+    regression = {"model": blob.name, "last_good": None, "elo_drop": 25.0, "severity": "minor"}
+    regression |= {"games": 100, "opponent": "random"}
     flyball(loop.folder, "emit", "REGRESSION_DETECTED", json.dumps(regression), "--config-key", GOOD)
     sound = blob.read_bytes()
     blob.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))

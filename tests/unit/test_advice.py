@@ -20,7 +20,9 @@ from flyball.app.events import (
 from flyball.daemons.registry import DAEMONS, check_hosted_here, left_to_participants
 from flyball.daemons.suitability import check_lasting
 
-REGRESSED = RegressionDetected(model=NEW, last_good=OLD, elo_drop=300.0, severity="critical", games=100)
+REGRESSED = RegressionDetected(
+    model=NEW, last_good=OLD, elo_drop=300.0, severity="critical", games=100, opponent="random"
+)
 TRAINED = TrainingCompleted(
     request_id="runs/log.csv: line 2", model="c" * 64, parent=None, step=7, rows=None, metrics={}, seconds=None
 )

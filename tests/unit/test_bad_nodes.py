@@ -25,6 +25,7 @@ from flyball.daemons.quality_monitor import QualityMonitor
 from flyball.daemons.selfplay_worker import SelfplayWorker
 
 A, B, C = "selfplay_worker@a", "selfplay_worker@b", "selfplay_worker@c"
+ALONE = "no other worker's games show that the rules are as before"
 NODES = run_settings().feedback.nodes
 INSPECTED = InspectionResult(checked=16, failures=("game 0",), score=0.9, components={})
 
@@ -58,22 +59,34 @@ class TestParity:
         loop.feed(shard(A), shard(B))
         (decided,) = loop.feed(broken(A, 3))
         assert (decided.worker, decided.lasts_seconds) == (A, NODES.quarantine_seconds)
-        assert decided.reason == f"3 of 16 games of {KEY} differ from the rules"
+        assert decided.reason == (
+            f"3 of 16 games of {KEY} differ from the rules, and another worker's follow them, so only this worker stops"
+        )
         assert not verdicts(loop.feed(broken(A), shard(A, 0.1))), "a late shard of its blocks nothing"
 
     @pytest.mark.parametrize(
-        ("worker", "key", "shards"), [(A, KEY, (A, A)), (None, KEY, (None, B)), (A, OTHER_KEY, (B,))]
+        ("worker", "key", "shards", "why"),
+        [
+            (A, KEY, (A, A), ALONE),
+            (None, KEY, (None, B), "nobody knows whose they are"),
+            (A, OTHER_KEY, (B,), ALONE),
+        ],
     )
-    def test_broken_games_that_no_other_acquits_block_training(self, loop, worker, key, shards):
+    def test_broken_games_that_no_other_acquits_block_training(self, loop, worker, key, shards, why):
         """The worker is the only one, without a name, or the only one of its configuration."""
         loop.feed(*map(shard, shards), key=key)
-        assert verdicts(loop.feed(broken(worker))) == [(TrainingBlockedByQuality, None)]
+        said = loop.feed(broken(worker))
+        assert verdicts(said) == [(TrainingBlockedByQuality, None)]
+        assert said[0].reason == f"16 of 16 games differ from the rules, and {why}"
         assert verdicts(loop.feed(*[broken(worker, 0)] * 3)) == [(TrainingUnblocked, None)]
 
     def test_loop_most_workers_break_rules_blocks_training_not_nodes(self, loop):
         loop.feed(shard(A), shard(B), shard(C))
-        assert verdicts(loop.feed(broken(A))) == [(NodeQuarantined, A)]
-        assert verdicts(loop.feed(broken(B))) == [(TrainingBlockedByQuality, None), (NodeReleased, A)]
+        (quarantined,) = loop.feed(broken(A))
+        assert quarantined.reason.endswith("and 2 other workers' follow them, so only this worker stops")
+        said = loop.feed(broken(B))
+        assert verdicts(said) == [(TrainingBlockedByQuality, None), (NodeReleased, A)]
+        assert said[0].reason == "16 of 16 games differ from the rules, as do the latest of 2 of 3 workers"
 
 
 class TestScore:

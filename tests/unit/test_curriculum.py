@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from driving import KEY, OTHER_KEY, Driven, gated, played, rated, run_settings
+from driving import KEY, OTHER_KEY, Driven, gated, played, rated, run_settings, scored
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +22,7 @@ def boost(multiplier: float) -> ExplorationBoost:
     return ExplorationBoost(multiplier=multiplier, lasts_seconds=60.0, reason="r")
 
 
-STALL = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
+STALL = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0, least_gain=30.0)
 
 
 def gaining(gain: float, stderr: float = 0.1, **fields) -> FeedbackState:
@@ -157,13 +157,20 @@ def test_plateau_begins_at_the_floor_and_ends_by_improvement():
     weights = two.run(6, first=0.0, second=50.0)
     assert weights[KEY] == pytest.approx(0.2)
     assert two.driven.state(KEY).plateaued
-    assert f"{KEY} is plateaued" in two.changes[-1].reason
+    assert re.match(
+        rf"{KEY} is plateaued, weight 0\.\d\d( → 0\.20)?: .* times the mean of all, less than 0.5",
+        two.changes[-1].reason,
+    )
     two.driven.feed(boost(1.0), at=60 * two.minutes)
     assert two.driven.state(KEY).stalls == 2, "a boost that ends is no improvement where it was in vain"
     two.run(20, first=60.0, second=50.0)
     assert not two.driven.state(KEY).plateaued
     assert two.driven.state(KEY).stalls == 0
-    assert any(f"{KEY} is no longer plateaued" in change.reason for change in two.changes)
+    lifted = re.compile(
+        rf"{KEY} is no longer plateaued, weight 0\.20 → (\S+): .*, (\S+) times the mean of all, at least"
+    )
+    (found,) = filter(None, (lifted.search(change.reason) for change in two.changes))
+    assert float(found[1]) == pytest.approx(float(found[2]), abs=0.01), "its share of what counts is its weight again"
     named = [found for change in two.changes for found in re.findall(r"(\S+) → (\S+)", change.reason)]
     assert named
     assert all(before != after for before, after in named), "a weight that stays is no news"
@@ -180,3 +187,23 @@ def test_reason_yields_the_weight():
         assert float(weight) == pytest.approx(change.weights[key], abs=0.005)
         assert bounded or weight == share, "without bounds a weight is its share of what counts"
     assert any(match[4] is None for match in found)
+
+
+@pytest.mark.parametrize("gain", [10.0, -10.0])
+def test_reason_says_how_a_gain_counts(gain):
+    """A gain below 0 counts as 0. Figures are rounded to whole Elo per hour."""
+    settings = run_settings(KEY, OTHER_KEY, stall={"check_seconds": 600}, curriculum={"optimism": 0.1})
+    two = Two(settings.replace(configs=(GAMES[KEY].replace(importance=1.5), GAMES[OTHER_KEY])))
+    two.driven.feed(scored(0.8), at=1)
+    two.run(20, first=gain, second=0.5)
+    counted = re.compile(
+        rf"{KEY} \S+ → \S+ because it gains (\S+) ± (\d+) Elo per hour of a worker, which count as "
+        r"\((\d+) \+ 0.1 x (\d+)\) x 1.5 \(importance\) x 0.9 \(quality\) = (\d+), "
+    )
+    found = [match for change in two.changes if (match := counted.search(change.reason))]
+    assert found
+    for match in found:
+        shown, stderr, counts, error, worth_an_hour = map(float, match.groups())
+        assert counts == max(0, shown)
+        assert error == stderr
+        assert worth_an_hour == pytest.approx((counts + 0.1 * error) * 1.5 * 0.9, abs=1)

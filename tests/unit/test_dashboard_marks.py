@@ -24,7 +24,7 @@ from flyball.app.events import (
 )
 
 BEGAN = START.timestamp() + 1  # when the first event, RUN_CONFIGURED, was recorded
-STALLED = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=0.001)  # 3.6 s
+STALLED = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=0.001, least_gain=30.0)  # 3.6 s
 
 
 def boost(before: float, after: float) -> ExplorationBoost:

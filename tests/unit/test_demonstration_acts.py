@@ -107,10 +107,11 @@ async def test_each_act_is_announced_played_and_explained(monkeypatch: pytest.Mo
     first, *acts, last = told.texts
     assert "4 acts" in first
     for number, act in enumerate(ACTS):
-        announced, explained = (" ".join(text.split()) for text in acts[2 * number : 2 * number + 2])
+        announced, waits, explained = (" ".join(text.split()) for text in acts[3 * number : 3 * number + 3])
         assert f"Act {number + 1} of 4, 0:00: {act.title} Planted: {act.planted} Watch: {act.watch}" in announced
         assert all(controller in announced for controller in act.answers)
         assert f"{ADDRESS.rstrip('/')}{act.page}" in announced
+        assert waits == f"Waiting for {act.waits}."
         assert explained == f"Why: {act.explained}"
         assert " ".join(told.commands[number]).partition(" scenario ")[2].startswith(f"{act.scenario} {act.key} ")
     assert "4 of 4 troubles were noticed" in last
@@ -121,7 +122,7 @@ async def test_each_act_is_announced_played_and_explained(monkeypatch: pytest.Mo
 async def test_an_act_without_answer_is_named_and_the_next_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     told = await Told(LATE, 0, 1, 0).play(monkeypatch)
     assert len(told.commands) == len(ACTS)
-    late, unready = (" ".join(told.texts[place].split()) for place in (2, 6))
+    late, unready = (" ".join(told.texts[place].split()) for place in (3, 9))
     again = "To try it again in a run that is running: flyball --run demo scenario {0.scenario} {0.key}"
     assert late.startswith("Not seen: A step did not come within 240 s")
     assert late.endswith(again.format(ACTS[0]))

@@ -135,7 +135,7 @@ def replace_time(run: Recording, seconds: int) -> Facts:
 
 
 def regressed() -> RegressionDetected:
-    return RegressionDetected(model=OLD, last_good=NEW, elo_drop=60.0, severity="severe", games=80)
+    return RegressionDetected(model=OLD, last_good=NEW, elo_drop=60.0, severity="severe", games=80, opponent="random")
 
 
 def undecided() -> Payload:

@@ -31,7 +31,9 @@ from flyball.app.events import (
     OpponentSampled,
     ParityChecked,
     Payload,
+    PlateauDetected,
     QualityDegraded,
+    RegressionDetected,
     RunConfigured,
     SampledOpponent,
     SelfplayRequested,
@@ -152,6 +154,13 @@ def test_event_from_before_workers_were_named_is_still_read(now: Payload, otherw
 def test_lift_of_an_old_parity_check_knows_no_rules() -> None:
     before = {"request_id": "q", "worker": None, "shard": "c" * 64, "checked": 16, "failures": 0}
     assert ParityChecked(**lift(ParityChecked.event_type, before, 2, 3)).against is None
+
+
+def test_lift_of_old_alarms_knows_no_threshold_and_no_opponent() -> None:
+    stall = {"velocity": 1.0, "upper_bound": 2.0, "window_hours": 6.0}
+    assert PlateauDetected(**lift(PlateauDetected.event_type, stall, 1, 2)).least_gain is None
+    drop = {"model": "a" * 64, "last_good": None, "elo_drop": 60.0, "severity": "severe", "games": 100}
+    assert RegressionDetected(**lift(RegressionDetected.event_type, drop, 1, 2)).opponent is None
 
 
 FIGURES = {"policy_loss": -0.1, "value_loss": 0.3, "entropy": 1.0, "approx_kl": 0.01, "clip_fraction": 0.1}

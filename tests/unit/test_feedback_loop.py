@@ -12,7 +12,8 @@ from leagues import model
 from flyball.app.config.feedback import StallSettings
 from flyball.app.controllers import FeedbackLoopController, RatingPool
 from flyball.app.controllers.data_quality import intensity_of
-from flyball.app.controllers.stall import Stall, stalled
+from flyball.app.controllers.stall import stalled
+from flyball.app.controllers.trend import Slope
 from flyball.app.events import (
     ClockTick,
     EvaluationRequested,
@@ -62,7 +63,7 @@ def is_stall(elos: Sequence[float], stderr: float, **settings: float) -> bool:
     return stall_of(elos, stderr, **settings) is not None
 
 
-def stall_of(elos: Sequence[float], stderr: float, **settings: float) -> Stall | None:
+def stall_of(elos: Sequence[float], stderr: float, **settings: float) -> Slope | None:
     pools = [
         RatingPool(time=at(n / 2), last=at(n / 2), elo=elo, stderr=stderr, spent=n / 2) for n, elo in enumerate(elos)
     ]
@@ -96,7 +97,7 @@ class TestStall:
         """Ratings known to 15 Elo: over 6 hours the slope is certain to within 5.7 Elo/h, over 7 to within 4.6."""
         flat = stall_of([0.0] * 25, 15.0)
         assert flat is not None
-        assert flat.hours == 7.0
+        assert 2.576 * flat.stderr == pytest.approx(4.6, abs=0.05)
         long_ago = [-40.0 * hours for hours in np.arange(5, 0, -0.5)]
         assert stall_of([*long_ago, *[0.0] * 15], 15.0) == flat
 
@@ -135,7 +136,9 @@ class TestStall:
     def test_on_recovery_it_decays_to_1(self, loop):
         climb(loop, 0.0, hours=9)
         assert loop.state().exploration_boost >= 1.0
-        decays = [boost.multiplier for boost in of(climb(loop, 80.0, hours=16, start=9.0), ExplorationBoost)]
+        boosts = of(climb(loop, 80.0, hours=16, start=9.0), ExplorationBoost)
+        assert boosts[-1].reason == "the boost is lowered from 1.5 because its stall or pause is over"
+        decays = [boost.multiplier for boost in boosts]
         assert decays[-1] == 1.0
         assert decays == sorted(decays, reverse=True)
 

@@ -32,6 +32,12 @@ def test_the_ratio_is_the_published_one(counts, bounds, llr) -> None:
     assert gsprt_llr(counts, *bounds) == pytest.approx(llr, abs=0.005)
 
 
+def test_pairs_that_end_even_are_more_evidence_at_the_same_score() -> None:
+    """Two gates of a recorded run, as operating.md explains them: 400 games each, 50% and 53%."""
+    assert gsprt_llr((0, 7, 185, 8, 0), -80, 0) == pytest.approx(121.6, abs=0.05)
+    assert gsprt_llr((23, 34, 81, 22, 40), -80, 0) == pytest.approx(18.1, abs=0.05)
+
+
 def exact_llr(counts: Sequence[float], elo0: float, elo1: float) -> float:
     smoothed = np.array(counts) + PSEUDO_COUNT / len(counts)
     shares, scores = smoothed / smoothed.sum(), np.linspace(0, 1, len(counts))

@@ -129,7 +129,9 @@ def test_champion_that_is_no_member_is_drawn_with_its_parent(record) -> None:
 def test_current_and_last_good_model_are_known() -> None:
     league = fold(league_of(), promoted(1), promoted(2), promoted(3))
     assert league.champion == model(3)
-    alarm = RegressionDetected(model=model(3), last_good=model(1), elo_drop=60.0, severity="severe", games=100)
+    alarm = RegressionDetected(
+        model=model(3), last_good=model(1), elo_drop=60.0, severity="severe", games=100, opponent="random"
+    )
     league = fold(league, alarm, ModelRolledBack(from_model=model(3), to_model=model(1), step=1, reason="it is worse"))
     assert (league.champion, league.last_good) == (model(1), model(1))
     undone = ModelRolledBack(from_model=model(1), to_model=model(0), step=0, reason="somebody wants it")

@@ -49,7 +49,9 @@ def candidate(lifecycle: Driven, model: str = NEW, parent: str = OLD, step: int 
 
 
 def regression(model: str, severity: str = "severe", last_good: str | None = None) -> RegressionDetected:
-    return RegressionDetected(model=model, last_good=last_good, elo_drop=60, severity=severity, games=200)
+    return RegressionDetected(
+        model=model, last_good=last_good, elo_drop=60, severity=severity, games=200, opponent="random"
+    )
 
 
 class TestGate:

@@ -11,6 +11,7 @@ from flyball.app.config import RunSettings
 from flyball.app.core import ModelHash, derive_id
 from flyball.app.events import (
     AgentRating,
+    CurriculumRebalanced,
     EloUpdated,
     EvaluationCompleted,
     Event,
@@ -71,6 +72,39 @@ def test_worker_time_is_the_sum_of_the_covered_jobs_seconds(after):
         assert config.worker_time.total == pytest.approx(seconds[config.key])
     assert report.worker_seconds == pytest.approx(sum(seconds[config.key] for config in report.configs))
     assert 0 < report.evaluation_share < 1
+
+
+def test_asked_is_the_share_of_weights_at_each_second_of_work(after):
+    report = folded(after)
+    weights, asked, worked = {config.key: 1.0 for config in report.configs}, Counter(), 0.0
+    for event in EVENTS:
+        if isinstance(event.data, CurriculumRebalanced):
+            weights |= event.data.weights
+        elif event.sequence > after and (seconds := getattr(event.data, "seconds", None)):
+            worked += seconds
+            asked.update({key: seconds * weight / sum(weights.values()) for key, weight in weights.items()})
+    assert weights != dict.fromkeys(weights, 1.0)
+    for config in report.configs:
+        assert config.asked == pytest.approx(asked[config.key] / worked)
+
+
+def test_time_far_from_what_was_asked_is_explained():
+    report = folded()
+    first, *others = report.configs
+    shares = {config.key: config.worker_time.total / report.worker_seconds for config in report.configs}
+
+    def explained(more: float, **changes: bool) -> str:
+        """Return the sentence where the first configuration was asked this much more, and the others as they had."""
+        asked = replace(first, asked=shares[first.key] + more)
+        return replace(
+            report, configs=(asked, *(replace(one, asked=shares[one.key]) for one in others)), **changes
+        ).apart
+
+    assert explained(0.14) == explained(-0.14) == explained(0.2, advises=True) == ""
+    sentence = explained(0.2)
+    had = f"{shares[first.key]:.0%} for {shares[first.key] + 0.2:.0%} asked"
+    assert sentence.startswith(f"Of the workers' time {first.key} had {had}, because a configuration wants few games")
+    assert others[0].key not in sentence
 
 
 def test_ratings_are_the_champions_before_and_at_the_end(after):

@@ -190,7 +190,9 @@ def test_candidate_survives_a_rollback_that_is_not_taken() -> None:
         coordinator.settle(WORSE)
         coordinator.settle(OLD, 1)
         coordinator.feed(trained(NEW, OLD, 2), rated(model=NEW))
-        drop = RegressionDetected(model=OLD, last_good=WORSE, severity="severe", elo_drop=60.0, games=40)
+        drop = RegressionDetected(
+            model=OLD, last_good=WORSE, severity="severe", elo_drop=60.0, games=40, opponent="random"
+        )
         decided = coordinator.feed(drop)
         assert any(isinstance(one, ModelRolledBack) for one in decided) is not survives
         assert (coordinator.row().candidate is not None) is survives

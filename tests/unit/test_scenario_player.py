@@ -23,7 +23,7 @@ from flyball.app.scenarios.plan import TRACED
 from flyball.app.store import FileStore, MemoryStore
 from flyball.daemons.clock import SystemClock
 
-PLATEAU = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
+PLATEAU = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0, least_gain=30.0)
 
 
 class Told(Reporter):

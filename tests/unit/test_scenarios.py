@@ -86,7 +86,7 @@ class Story:
 
 SHARD = ShardRef(worker="selfplay_worker@laptop", key="f" * 64, rows=9, games=1, model=OLD, seed=1)
 WORKER = "selfplay_worker@liar"
-PLATEAU = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
+PLATEAU = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0, least_gain=30.0)
 
 
 def rebalanced(*plateaued: str) -> CurriculumRebalanced:
@@ -187,7 +187,9 @@ class TestRegression:
         known, store = learned
         plan = SCENARIOS["regression"].plan(known, store)
         story, bad = Story(record, plan), plan.trouble.model
-        alarm = RegressionDetected(model=bad, last_good=known.model, elo_drop=300, severity="critical", games=60)
+        alarm = RegressionDetected(
+            model=bad, last_good=known.model, elo_drop=300, severity="critical", games=60, opponent="random"
+        )
         story.tell(alarm.replace(model=NEW))
         alarmed = story.tell(alarm, story.trouble, stage="detected")
         back = story.tell(rolled_back(bad, OLD, 4), alarmed, stage="decided")

@@ -61,7 +61,9 @@ class Told:
 
 
 def alarm(model: ModelHash) -> RegressionDetected:
-    return RegressionDetected(model=model, last_good=A, elo_drop=100.0, severity="critical", games=300)
+    return RegressionDetected(
+        model=model, last_good=A, elo_drop=100.0, severity="critical", games=300, opponent="random"
+    )
 
 
 def test_planted_regression_is_counted_until_its_rollback() -> None:
@@ -108,7 +110,7 @@ def test_accounts_record_strength_and_alarms() -> None:
     for minutes in (61, 119, 120):
         told.tell(ClockTick(period_seconds=60), START_US + minutes * 60 * SECOND_US)
     assert told.account.strength == [0.0, 300.0], "every hour"
-    told.tell(PlateauDetected(velocity=1.0, upper_bound=2.0, window_hours=6.0), START_US + 2 * HOUR_US)
+    told.tell(PlateauDetected(velocity=1.0, upper_bound=2.0, window_hours=6.0, least_gain=30.0), START_US + 2 * HOUR_US)
     assert told.account.alarms_us == [START_US + 2 * HOUR_US]
 
 

@@ -333,10 +333,14 @@ def wide() -> Status:
 @pytest.mark.parametrize(
     ("width", "shown", "left_out"),
     [
-        (200, ["configuration", "games/s", "Elo", "score v. random", "last decision"], []),
-        (120, ["configuration", "games/s", "Elo", "v. past champion", "+/-"], ["last decision", "score v. random"]),
-        (80, ["configuration", "games/s", "Elo", "+/-"], ["last decision", "score v. random"]),
-        (30, ["configuration", "Elo"], ["games", "loops"]),
+        (200, ["configuration", "games/s", "champion's Elo", "last rated v. random", "last decision"], []),
+        (
+            120,
+            ["configuration", "games/s", "champion's Elo", "last rated v. past champion", "+/-"],
+            ["last decision", "last rated v. random"],
+        ),
+        (80, ["configuration", "games/s", "champion's Elo", "+/-"], ["last decision", "last rated v. random"]),
+        (32, ["configuration", "champion's Elo"], ["games", "loops"]),
     ],
 )
 def test_narrow_status_table_omits_columns_and_wraps_no_row(capsys, wide, width, shown, left_out):

@@ -31,6 +31,7 @@ from flyball.app.events import (
     PlateauDetected,
     QualityDegraded,
     QualityPenaltyApplied,
+    RegressionDetected,
     SelfplayRequested,
     TrainingBlockedByQuality,
     TrainingIntensityChanged,
@@ -207,8 +208,34 @@ THRESHOLD = "the threshold (feedback.quality."
             f"w@n: {'word ' * 29}word…",
         ),
         (
-            PlateauDetected(velocity=-20.0, upper_bound=30.0, window_hours=0.1),
-            "a stall: -2 Elo in the last 6 min, +3 at most; a boost comes before a plateau",
+            PlateauDetected(velocity=-20.0, upper_bound=30.0, window_hours=0.1, least_gain=30.0),
+            (
+                "a stall: it gains at most 3 Elo in 6 min, less than 30 (feedback.stall.velocity); "
+                "a boost comes before a plateau"
+            ),
+        ),
+        (
+            PlateauDetected(velocity=-3.0, upper_bound=7.0, window_hours=6.0, least_gain=None),
+            "a stall: it gains at most 42 Elo in 6 h; a boost comes before a plateau",
+        ),
+        (
+            RegressionDetected(
+                model="a" * 64, last_good="b" * 64, elo_drop=990.1, severity="critical", games=100, opponent="f" * 64
+            ),
+            (
+                "aaaaaaaa plays 990 Elo below good models against anchor ffffffff in 100 games: critical; "
+                "bbbbbbbb was the last good one"
+            ),
+        ),
+        (
+            RegressionDetected(
+                model="a" * 64, last_good=None, elo_drop=25.0, severity="minor", games=100, opponent="random"
+            ),
+            "aaaaaaaa plays 25 Elo below good models against random in 100 games: minor",
+        ),
+        (
+            ExplorationBoost(multiplier=1.5, lasts_seconds=8.0, reason="the boost is lowered from 2.25 because r"),
+            "temperature x 1.5 for 8 s: the boost is lowered from 2.25 because r",
         ),
         (
             CurriculumRebalanced(weights={ConfigKey(f"g{n}"): 2.0 - n / 4 for n in range(8)}, plateaued=(), reason="r"),

@@ -138,6 +138,7 @@ def test_planted_regression_is_detected_and_cleared(watchdog):
     assert detected(said) == (model(21), model(20))
     assert (alarm.severity, alarm.games) == ("critical", 100)
     assert alarm.elo_drop == pytest.approx(120, abs=5)
+    assert alarm.opponent == ANCHOR
     said = [payload for n in range(22, 40) for payload in promote(watchdog, n)]
     assert [type(payload) for payload in said] == [RegressionCleared]
 
