@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import structlog
 
+from flyball.app.backends import understood
 from flyball.app.bus import ZmqBus
 from flyball.app.bus.ports import OtherHistory
 from flyball.app.config import CPU, Deployment, RunFolder
@@ -21,15 +22,16 @@ from flyball.app.engine import Engine, LocalEngine, python_module
 from flyball.app.engine.ray_engine import RayEngine
 from flyball.app.job_specs import JobContext
 from flyball.app.journal import DamagedDatabase, SqliteOutbox, SqliteStateStore
-from flyball.app.journal.database import FileReplaced
+from flyball.app.journal.database import FileReplaced, StorageInUse
 from flyball.app.journal.kept_files import set_aside
 from flyball.app.journal.opening import OtherJournal, journal_of
+from flyball.app.journal.ports import JournalLocation, StoredJournal
 from flyball.app.store import FileStore, open_store
 from flyball.app.telemetry import FAILED, configure
 from flyball.daemons import evaluation, quality_monitor, selfplay_worker, training
 from flyball.daemons.bootstrap import check, check_controllers
 from flyball.daemons.bounded_engine import BoundedEngine
-from flyball.daemons.broker import BrokerVoice, serve
+from flyball.daemons.broker import BrokerVoice, serve, stop_signals
 from flyball.daemons.clock import SystemClock, boot_id
 from flyball.daemons.evaluation import Evaluator
 from flyball.daemons.host import Host, Ports, Rhythm
@@ -38,7 +40,7 @@ from flyball.daemons.ray_cluster import announced_address
 from flyball.daemons.receivers import RECEIVERS
 from flyball.daemons.registry import daemons_of
 from flyball.daemons.rights import broker_access, client_keys
-from flyball.daemons.run_folder import LostJournal, bus_endpoint, check_history
+from flyball.daemons.run_folder import LostJournal, bus_endpoint, check_heads, check_history
 from flyball.daemons.saved_state import known_record
 from flyball.daemons.shipping import SHIPPER
 from flyball.daemons.spec import DaemonSpec
@@ -113,7 +115,10 @@ def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
     Notifier().tell(f"EXTEND_TIMEOUT_USEC={OPENING_USEC}", "STATUS=checking the journal")
     location = journal_of(folder, loaded.deployment.journal)
     check_history(folder, location)
-    with closing(location.writer()) as journal:
+    check_heads(loaded.deployment)
+    if (writer := _take_over(location, loaded)) is None:
+        return
+    with closing(writer) as journal:
         endpoint, clock = bus_endpoint(folder, loaded.deployment), SystemClock()
         access, settings = broker_access(loaded, clock), loaded.deployment.journal
         command = python_module("flyball.app.cli", "--run", str(folder.path.absolute()))
@@ -137,6 +142,31 @@ def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
 
         with closing(archiving), closing(room), closing(shipping):
             serve(journal, endpoint, loaded, voice, clock, access=access, upkeep=look)
+
+
+def _take_over(location: JournalLocation, loaded: Loaded) -> StoredJournal | None:
+    """Open the journal for writing, beside another head once that one's broker has ended.
+
+    Returns None if this broker is to end first.
+    """
+    deployment = loaded.deployment
+    if deployment.other_head is None:
+        return location.writer()
+    understood(loaded.run)  # imports the backends now, so that later everybody need not wait for that
+    notifier = Notifier()
+    structlog.get_logger("broker").info("standing by until the journal is free", other_head=deployment.other_head)
+    with stop_signals() as (stopped, _):
+
+        def give_up() -> bool:
+            notifier.tell(f"EXTEND_TIMEOUT_USEC={OPENING_USEC}", f"STATUS=standing by for {deployment.other_head}")
+            return stopped()
+
+        try:
+            return location.writer(wait=True, give_up=give_up)
+        except StorageInUse:
+            if stopped():
+                return None
+            raise
 
 
 async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> None:

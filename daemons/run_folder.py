@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from flyball.app.config import Deployment, RunFolder
+from flyball.app.config.layers import BadSettings
 from flyball.app.core import FlyballError, derive_id
 from flyball.app.journal.kept_files import OTHER_HISTORY, rescued_copy
 from flyball.app.journal.ports import JournalLocation
@@ -156,6 +157,15 @@ def check_history(folder: RunFolder, journal: JournalLocation) -> None:
         raise LostJournal(
             f"{journal} is missing, and {left[0]} belongs to the journal that was there.",
             hint=f"Put the journal back from {copy}. To begin another run, move state, outbox and archive away, too.",
+        )
+
+
+def check_heads(deployment: Deployment) -> None:
+    """Refuse a second head without a journal that both share. Raises ``BadSettings``."""
+    if deployment.other_head is not None and deployment.journal.url is None:
+        raise BadSettings(
+            "deployment.other_head is set, and each head would have a journal of its own.",
+            hint="Name a PostgreSQL database that both heads reach in deployment.journal.url.",
         )
 
 

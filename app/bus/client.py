@@ -23,8 +23,11 @@ FOREIGN_HINT = "Was an older copy of the journal restored, or another run's?"
 REFUSED_S = 2.0
 """Seconds after which a refused client tries again."""
 
-SEARCH_S = 3.0
-"""Seconds without a broker's answer after which a client tries the other head's address."""
+SEARCH_S = 1.0
+"""Seconds after which a client tries the other head's address if nobody listens at this one."""
+
+WELCOME_S = 5.0
+"""The same if somebody listens, but does not welcome the client: many clients may greet a new broker at once."""
 
 
 class Finished(NamedTuple):
@@ -296,10 +299,13 @@ class Client:
         for frame in self._outgoing.unstored():
             frame.stored = True
 
-    def search(self, now: float) -> None:
-        """Note that a connection was begun or lost; without a welcome, the other address gets its turn."""
+    def search(self, now: float, *, reached: bool = False) -> None:
+        """Note that a connection was begun or lost, or that it ``reached`` a listener.
+
+        Without a welcome, the other address gets its turn after a while.
+        """
         if self._has_other:
-            self._other_at = now + SEARCH_S
+            self._other_at = now + (WELCOME_S if reached else SEARCH_S)
 
     def connected(self) -> None:
         """Greet the broker after a connection is made."""

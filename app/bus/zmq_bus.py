@@ -25,7 +25,7 @@ from flyball.app.journal import KnownRecord, Outbox, Snapshot
 MAX_EVENT_BYTES = 1 << 20
 FAREWELL_S = 1.0
 REFUSED = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | REFUSED
+WATCHED = zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | REFUSED
 MESSAGES_PER_TURN = 64
 """Messages received before the loop's other tasks get their turn."""
 
@@ -245,7 +245,9 @@ class ZmqBus:
     def _watch_connection(self) -> None:
         while _option(self._monitor, zmq.EVENTS) & zmq.POLLIN:
             event = recv_monitor_message(self._monitor)["event"]
-            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            if event == zmq.EVENT_CONNECTED:
+                self._client.search(self._loop.time(), reached=True)
+            elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._postponed = ""  # so that the next refusal is logged again
                 self._client.connected()
             elif event & REFUSED:

@@ -41,7 +41,15 @@ from flyball.daemons.clock import SystemClock
 from flyball.daemons.open_files import allow_open_files
 from flyball.daemons.ray_cluster import cluster_command, is_own_cluster, ray_environment
 from flyball.daemons.registry import MACHINE_ROLES, MachineRole, left_to_participants, names_of
-from flyball.daemons.run_folder import AlreadyRunning, FolderLock, FolderLost, bus_endpoint, check_history, prepare
+from flyball.daemons.run_folder import (
+    AlreadyRunning,
+    FolderLock,
+    FolderLost,
+    bus_endpoint,
+    check_heads,
+    check_history,
+    prepare,
+)
 from flyball.daemons.suitability import check_lasting, incomparable_ratings
 from flyball.daemons.supervisor import ChildReport, ChildSpec, Supervisor
 
@@ -140,6 +148,7 @@ def _run_all(
                 raise AlreadyRunning(
                     f"A broker listens at {endpoint} already.", hint="Stop it, or choose another run folder."
                 )
+            check_heads(deployment)
             check_history(folder, location.journal)
         before = _check_journal(location.journal, loaded.run)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."

@@ -34,6 +34,9 @@ IDLE_SECONDS = 5
 A writer that is halted or cut off loses the lock this soon, but not a broker that waits for a slow disk for a while.
 """
 
+STARTING_SECONDS = 60
+"""The same for a writer that has not served yet, and is silent while it reads settings and imports backends."""
+
 ALIVE_SECONDS = 1.0
 """Idle time after which the writer shows the server that it lives."""
 
@@ -61,7 +64,7 @@ CONNECTING: Mapping[str, str | int] = {
 """Parameters of libpq, unless the URL sets them. A server that vanished is noticed within ten seconds."""
 
 WRITING: Mapping[str, str] = {
-    "idle_session_timeout": f"{IDLE_SECONDS}s",
+    "idle_session_timeout": f"{STARTING_SECONDS}s",
     "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
     "lock_timeout": "10s",
     "statement_timeout": "60s",
@@ -202,6 +205,11 @@ def open_for_writing(url: str, *, wait: bool, give_up: Callable[[], bool]) -> tu
     return connection, row
 
 
+def expect_life(connection: Connection) -> None:
+    """Let the server end the writer's session once it is idle for ``IDLE_SECONDS``."""
+    connection.execute("SELECT set_config('idle_session_timeout', %s, false)", (f"{IDLE_SECONDS}s",))
+
+
 def journal_row(connection: Connection) -> JournalRow:
     """Read the row of the table ``journal``. Raises ``DamagedDatabase`` if it is missing."""
     row = connection.execute("SELECT epoch, first, head, run::text FROM journal").fetchone()
@@ -281,9 +289,10 @@ def _schema_and_user(connection: Connection) -> tuple[str, str]:
 
 def _create(connection: Connection) -> None:
     schema, user = _schema_and_user(connection)
+    # Before the transaction, because one that waits for another writer does not see the tables that it made.
+    connection.execute("SELECT pg_advisory_lock(%s)", (LOCKS + CREATING,))
     try:
         with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCKS + CREATING,))
             if _version(connection) is None:  # another writer may have made them meanwhile
                 for statement in SCHEMA:
                     connection.execute(statement)
@@ -293,6 +302,8 @@ def _create(connection: Connection) -> None:
             f"The user {user} may not create the journal's tables in the schema {schema}.",
             hint=f'Its owner can allow it: GRANT CREATE ON SCHEMA "{schema}" TO "{user}";',
         ) from error
+    finally:
+        connection.execute("SELECT pg_advisory_unlock(%s)", (LOCKS + CREATING,))
 
 
 def _migrate(connection: Connection) -> None:

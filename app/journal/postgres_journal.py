@@ -126,7 +126,7 @@ class PostgresJournal(PostgresTables):
             self._writer, row = postgres.open_for_writing(url, wait=wait, give_up=give_up)
             on_error.callback(self._writer.close)
             self._epoch, self._head, self._first, self.run = row.epoch, row.head, row.first, row.run
-            self._alive_at = time.monotonic()
+            self._alive_at, self._serves = time.monotonic(), False
             self._warnings: list[str] = []
             self._sound_snapshot = 0
             self._writer.add_notice_handler(self._note)
@@ -248,7 +248,17 @@ class PostgresJournal(PostgresTables):
         return self._sound_snapshot
 
     def maintain(self, *, idle: bool = True) -> None:  # noqa: ARG002 - the server tidies by itself
-        """Show the server that this writer lives, and check that it is still the latest one."""
+        """Show the server that this writer lives, and check that it is still the latest one.
+
+        From the first time on, the server soon notices if it does not.
+        """
+        if not self._serves:
+            with postgres.server_errors():
+                postgres.expect_life(self._writer)
+            self._serves = True
+        self._show_life()
+
+    def _show_life(self) -> None:
         if time.monotonic() - self._alive_at >= postgres.ALIVE_SECONDS:
             self._change(ALIVE)
 
@@ -259,7 +269,7 @@ class PostgresJournal(PostgresTables):
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """See ``PostgresTables.rows``. The writer's session must not be idle while much is read."""
-        self.maintain()
+        self._show_life()
         return super().rows(query, *values)
 
     def _change(self, statement: str, **values: Any) -> tuple[Any, ...]:

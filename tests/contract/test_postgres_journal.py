@@ -241,6 +241,7 @@ journal = PostgresJournal(sys.argv[1])
 def append(first):
     journal.append([record_of(first, [b"first"])], marks={("trainer@a", 1): first + 1})
 append(4)
+journal.maintain()
 print("written", flush=True)
 sys.stdin.readline()
 try:
@@ -277,10 +278,23 @@ def test_halted_writer_loses_its_lock_and_writes_nothing(filled: str, halted: su
     assert damage(filled) == []
 
 
+def test_writers_that_begin_together_make_one_journal(database: str) -> None:
+    def write_one() -> None:
+        with closing(PostgresJournal(database, wait=True)) as journal:
+            append(journal, journal.head + 1)
+
+    with ThreadPoolExecutor() as pool:
+        for written in [pool.submit(write_one) for _ in range(4)]:
+            written.result()
+    with closing(PostgresJournalReader(database)) as reader:
+        assert reader.head == 4
+
+
 def test_idle_writer_that_is_maintained_keeps_its_lock(filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres, "WRITING", {**postgres.WRITING, "idle_session_timeout": "600ms"})
+    monkeypatch.setattr(postgres, "IDLE_SECONDS", 0.6)
     monkeypatch.setattr(postgres, "ALIVE_SECONDS", 0.1)
     with closing(PostgresJournal(filled)) as journal:
+        sleep(1.2)  # a writer that starts may be silent for longer
         for _ in range(15):
             sleep(0.1)
             journal.maintain()

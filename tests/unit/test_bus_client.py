@@ -9,6 +9,7 @@ from flyball.app.bus.client import (
     CREDIT_BYTES,
     REFUSED_S,
     SEARCH_S,
+    WELCOME_S,
     Changed,
     Client,
     Finished,
@@ -283,10 +284,12 @@ def test_connection_without_a_welcome_is_given_up():
     """Also one that was made while the client already changed to the other address."""
     client = Client("p", 7, has_other=True)
     publish(client, 0)
-    client.search(10.0)
+    client.search(10.0, reached=True)
     client.connected()
     assert kinds(client) == [wire.HELLO]
     client.tick(10.0 + SEARCH_S)
+    assert client.outputs() == []
+    client.tick(10.0 + WELCOME_S)
     assert client.outputs() == [Reconnect()]
     assert not client.is_connected
     client.search(20.0)
