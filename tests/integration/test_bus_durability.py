@@ -133,7 +133,7 @@ class UndeletableOutbox(MemoryOutbox):
 
 
 async def test_outbox_that_cannot_delete_does_not_stop_the_bus(tmp_path):
-    """What stays in it is sent again at the next start, and recorded once."""
+    """Events that stay in it are sent again at the next start, and recorded once."""
     broken, journal, outbox = [], MemoryJournal(), UndeletableOutbox()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: broken.append(context))
     bus = ZmqBus(address(tmp_path), producer="p", outbox=outbox)

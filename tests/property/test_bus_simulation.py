@@ -17,7 +17,7 @@ from flyball.app.bus.hub import Hub
 from flyball.app.bus.outgoing import Outgoing
 from flyball.app.bus.sequencer import Sequencer
 
-SEEDS, MANY_SEEDS = 160, 3000
+SEEDS, MANY_SEEDS = 140, 3000
 MOST_SEEDS = 200
 """Seeds within which a planted fault has to be found."""
 
