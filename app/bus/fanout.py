@@ -12,7 +12,8 @@ from flyball.app.bus.ports import BrokerLimits
 from flyball.app.bus.wire import CLOSED, EVENTS, EVENTS_FORM, ID_FORM, Subscribe
 from flyball.app.core import FlyballError
 from flyball.app.events.frames import Record, checksum_of
-from flyball.app.journal import Journal
+from flyball.app.journal import Fenced, Journal
+from flyball.app.journal.database import ServerUnavailable
 
 READ_RECORDS = 1024
 SKIPPED_POSITIONS = 1024
@@ -180,12 +181,17 @@ class Fanout:
         return any(cursor.is_due(self._recent.head) for cursor in self._cursors.values())
 
     def _catch_up(self, key: tuple[bytes, int], cursor: SubscriptionCursor, head: int) -> list[bytes] | None:
-        """Serve a subscription from the journal. An unreadable record ends only this subscription."""
+        """Serve a subscription from the journal. An unreadable record ends only this subscription.
+
+        A journal that is another broker's by now, or whose server is away, ends the broker.
+        """
         cursor.fall_behind()
         try:
             chunk = self._journal.read(
                 cursor.position, limit=READ_RECORDS, max_bytes=self._limits.delivery_bytes, types=cursor.types
             )
+        except (Fenced, ServerUnavailable):
+            raise
         except FlyballError as error:
             structlog.get_logger("bus").error(
                 "subscription closed", peer=key[0].hex(), position=cursor.position, error=str(error)

@@ -1,5 +1,7 @@
 """The bus's pure parts: window, order, credit, rate, memory."""
 
+from contextlib import nullcontext
+
 import pytest
 from bus_rig import START, checked
 
@@ -31,7 +33,9 @@ from flyball.app.bus.wire import (
 from flyball.app.events import NodeLost, originate
 from flyball.app.events.frames import Frame, frame_of
 from flyball.app.journal import Fenced
+from flyball.app.journal.database import ServerUnavailable
 from flyball.app.journal.memory import MemoryJournal
+from flyball.app.journal.segments import MissingEvents
 
 
 def frame(*numbers, base=0, producer="p", epoch=1):
@@ -297,6 +301,18 @@ def test_laggards_take_turns_and_lost_peers_lose_subscriptions():
             fanout.remove(b"gone")  # what the broker does when it can't be reached
     assert served == [b"gone", b"there"]
     assert not fanout.has_more()
+
+
+@pytest.mark.parametrize(("error", "ends_all"), [(Fenced, True), (ServerUnavailable, True), (MissingEvents, False)])
+def test_only_a_lost_journal_ends_all_subscriptions(monkeypatch, error, ends_all):
+    fanout = lagging((b"a", 1), (b"b", 1))
+
+    def fail(*_, **__):
+        raise error("The events cannot be read.")
+
+    monkeypatch.setattr(fanout._journal, "read", fail)
+    with pytest.raises(error) if ends_all else nullcontext():
+        assert [parts[0][:1] for _, parts in fanout.deliver()] == [CLOSED, CLOSED]
 
 
 def test_held_deliveries_count_when_a_subscriber_resubscribes():
