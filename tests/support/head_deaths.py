@@ -82,7 +82,7 @@ async def active(heads: Sequence[Head]) -> Head:
 
 @dataclass
 class Deaths:
-    """What clients saw.
+    """Acknowledgements, published events and pauses, as clients saw them.
 
     Attributes:
         acknowledged: events' ids by position.
