@@ -20,7 +20,6 @@ from flyball.app.journal.database import StorageError, locked
 from flyball.app.journal.ports import JournalReader
 from flyball.app.journal.segments import FOLDER as ARCHIVE
 from flyball.app.journal.shipping import Shipper
-from flyball.app.store.named import open_objects
 from flyball.daemons.clock import MICROSECOND, SystemClock
 
 SHIPPER = "shipping"
@@ -121,6 +120,8 @@ def shipper_of(folder: RunFolder, loaded: Loaded) -> Iterator[Shipper]:
     """
     if loaded.ship is None:
         raise BadUsage(f"{SETTING} is not set.", hint="Name a folder on another disk, or a URL.")
+    from flyball.app.store.named import open_objects  # stores import NumPy, which `flyball status` does without
+
     clock, lock = SystemClock(), folder.path / ARCHIVE / SHIPPER
     lock.parent.mkdir(exist_ok=True)
     with locked(lock):

@@ -28,8 +28,11 @@ from flyball.app.events import DaemonFailed, MatchesRequested, ModelPromoted, Se
 ROOT = Path(__file__).parents[2]
 PROMETHEUS, GRAFANA = ROOT / "deploy" / "prometheus", ROOT / "deploy" / "grafana" / "flyball.json"
 VARIABLES = {"$config": ".*", "$instance": ".*", "$__rate_interval": "5m"}
-MAY_BE_EMPTY = ("flyball_rating_velocity_elo_per_hour", "changes(")
-"""Beginnings of queries that may be empty after a minute of a sound loop: they span six hours, or one minute."""
+MAY_BE_EMPTY = ("flyball_rating_velocity_elo_per_hour", "changes(", "flyball_journal_unshipped_")
+"""Beginnings of queries that may be empty after a minute of a sound loop.
+
+They span six hours, or one minute, or are about a journal that is shipped.
+"""
 
 
 @contextmanager
