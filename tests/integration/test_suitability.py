@@ -93,7 +93,7 @@ def test_up_warns_of_another_temperature_of_evaluations(tmp_path: Path, capsys: 
     run = Recording([])
     run.add(RunConfigured(run_id="1", settings=SETTINGS.model_dump(mode="json")))
     write_journal(tmp_path / "journal.sqlite", run.events)
-    _check_journal(tmp_path / "journal.sqlite", changed(evaluation=EvaluationSettings(temperature=1.0)))
+    _check_journal(SqliteLocation(tmp_path / "journal.sqlite"), changed(evaluation=EvaluationSettings(temperature=1.0)))
     warning = f"WARNING: games.{KEY}.evaluation.temperature changes from 0.3 to 1:"
     assert capsys.readouterr().err.startswith(warning)
 
