@@ -3,6 +3,7 @@
 Names are relative paths of letters, digits, ``-``, ``_`` and ``.``. An object appears whole or not at all.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,7 +47,8 @@ class FolderObjects:
     def names(self, prefix: str) -> list[str]:
         """See ``NamedObjects.names``."""
         with self._errors():
-            files = (path for path in (self._root / prefix).rglob("*") if path.is_file())
+            folders = os.walk(self._root / prefix, onerror=_raise_unless_missing)
+            files = (Path(folder, name) for folder, _, names in folders for name in names)
             return sorted(path.relative_to(self._root).as_posix() for path in files)
 
     def put(self, name: str, data: bytes) -> None:
@@ -83,6 +85,12 @@ class FolderObjects:
         except OSError as error:
             hint = "Look at its owner, mode and disk."
             raise StoreUnavailable(f"{self._root} cannot be used: {error}.", hint=hint) from error
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    """Refuse a folder that cannot be read, because otherwise its objects would count as lost."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 class UrlObjects(RemoteFiles):
