@@ -85,10 +85,10 @@ def part_of(
     run: str, kind: Kind, data: bytes, first: int, last: int | None = None, *, checksum: int = 0, level: int = 0
 ) -> Part:
     """Return the name of a content."""
-    return Part(run, kind, first, first if last is None else last, checksum, level, digest_of(data))
+    return Part(run, kind, first, first if last is None else last, checksum, level, _short_digest(data))
 
 
-def digest_of(data: bytes) -> str:
+def _short_digest(data: bytes) -> str:
     """Return a content's digest, as names have it."""
     return sha256(data).hexdigest()[:DIGITS]
 
@@ -120,7 +120,7 @@ def read_part(objects: Objects, part: Part) -> bytes:
     data = objects.get(part.name)
     if data is None:
         raise DamagedPart(f"{part.name} is missing.")
-    if digest_of(data) != part.digest:
+    if _short_digest(data) != part.digest:
         raise DamagedPart(f"{part.name} is damaged: its content has another SHA-256.")
     return data
 
@@ -153,8 +153,10 @@ def pack_batch(batch: Batch) -> bytes:
 def read_batch(objects: Objects, part: Part) -> Batch:
     """Read a batch, and verify its records and their order. Raises ``DamagedPart``, or what the objects raise."""
     data = read_part(objects, part)
+    if not data.startswith(MAGIC):
+        raise DamagedPart(f"{part.name} is of another format.", hint="Use a later version of Flyball.")
     try:
-        content = zlib.decompress(data.removeprefix(MAGIC))
+        content = zlib.decompress(data[len(MAGIC) :])
         previous, shipped_us, interval_ms, count = HEAD.unpack_from(content)
         records, at, last = list[Record](), HEAD.size + 4 * count, part.first - 1
         for length in struct.unpack_from(f"<{count}I", content, HEAD.size):
