@@ -6,10 +6,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 
 from flyball.app.events.frames import DamagedRecord, Record
 from flyball.app.journal.damage import Derived
-from flyball.app.journal.database import DamagedDatabase, Database, StorageError, remove_database
+from flyball.app.journal.database import DamagedDatabase, Database, StorageError, remove_database, storage_errors
 from flyball.app.journal.kept_files import sync
 from flyball.app.journal.ports import KnownRecord
 from flyball.app.journal.queries import FORMAT, has_landmark, open_header, save_row, split
@@ -82,10 +83,14 @@ def restore(
     Raises:
         NothingShipped: nothing was shipped, or several runs.
         MixedHistories: the parts are of several histories.
-        StorageError: the journal exists, or cannot be written.
+        StorageError: the journal or its WAL exists, or cannot be written.
     """
     if path.exists():
         raise StorageError(f"{path} is there already.", hint="Restore into a new run folder.")
+    if (wal := Path(f"{path}-wal")).exists():  # SQLite would write it into the restored file
+        raise StorageError(
+            f"{wal} was left by another file.", hint=f"If it is not needed: rm {quote(str(wal))} {quote(f'{path}-shm')}"
+        )
     runs, unfinished = runs_in(objects), path.with_name(path.name + ".restore")
     if not runs or (run is not None and run not in runs):
         hint = f"There are: {', '.join(runs)}." if runs else "Is it the place that deployment.journal.ship names?"
@@ -101,6 +106,8 @@ def restore(
         restoring.write()
         with closing(SqliteJournal(unfinished)):  # checks it
             pass
+        with storage_errors(unfinished), closing(sqlite3.connect(unfinished)) as db:
+            db.execute("PRAGMA journal_mode = DELETE")  # leaves no file beside it, and refuses the WAL of another file
         unfinished.rename(path)
         sync(path.parent)
     except OSError as error:
