@@ -11,9 +11,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from flyball.app.events.frames import DamagedRecord, Record
+from flyball.app.journal.archiving import records_between
 from flyball.app.journal.database import StorageError
 from flyball.app.journal.ports import JournalReader, KnownRecord
-from flyball.app.journal.segments import SegmentRow, damaged_segment, digest_of
+from flyball.app.journal.segments import MissingEvents, SegmentRow, damaged_segment
 from flyball.app.journal.shipped_parts import (
     COMPRESSION,
     DIGITS,
@@ -60,7 +61,7 @@ class Shipper:
 
     Attributes:
         shipped: the last record up to which everything is there. Its checksum is 0 where nothing is known of it.
-        problem: why a segment is not there; empty if all are.
+        problem: why a segment or snapshot is not there; empty if all are.
     """
 
     def __init__(
@@ -96,8 +97,7 @@ class Shipper:
                 due = self._monotonic() + LOOK_SECONDS
             else:
                 self._check_history(reader, self.shipped)
-            while self.shipped.position < head:
-                self._ship_records(reader)
+            self._ship_records(reader, head)
             while self._merge(reader):
                 pass
         self._look_due = due
@@ -106,30 +106,42 @@ class Shipper:
         """List the parts, ship what is new beside the records, and delete what was replaced."""
         self._run = run_name(_first_record(reader))
         self._parts = set(parse_parts(self._objects.names(f"{FOLDER}/{self._run}")))
-        if ends := [KnownRecord(part.last, part.checksum) for part in self._of("segments", "batches")]:
-            self._check_history(reader, max(ends))
         rows, snapshots = reader.archive.segments(), positions(reader.archive.folder)
+        self._check_parts(reader, rows)
         archived = self._ship_segments(reader, rows)
         self._ship_tables(reader, rows)
         self._ship_snapshots(reader, snapshots)
         for part in [*self._replaced(rows, archived), *self._outdated(snapshots)]:
             self._delete(part)
-        end = reader.archive.end
+        end = _end_of(rows)
         for part in self._of("segments", "batches"):
             if part.first > end + 1:
                 break
             end = max(end, part.last)
-        self.shipped = KnownRecord(end, _checksum_at(reader, end) or 0)
+        self.shipped = KnownRecord(end, _known_checksum(reader, end))
+
+    def _check_parts(self, reader: SqliteJournalReader, rows: Iterable[SegmentRow]) -> None:
+        """Check that the journal has the last record of each part. Raises ``OtherHistoryShipped``.
+
+        All of them are checked, because two runs that ship to one place go on after the same parts.
+        """
+        named = {_identity(row) for row in rows}
+        for part in reversed(self._of("segments", "batches")):
+            if _identity(part) not in named:
+                with suppress(MissingEvents):  # without its segment, nothing replaces the part
+                    self._check_history(reader, KnownRecord(part.last, part.checksum))
 
     @staticmethod
     def _check_history(reader: SqliteJournalReader, known: KnownRecord) -> None:
-        """Check that the journal has a record. Raises ``OtherHistoryShipped``."""
-        if not known.checksum or _checksum_at(reader, known.position) == known.checksum:
+        """Check that the journal has a record, unless it was deleted for good. Raises ``OtherHistoryShipped``."""
+        if not known.checksum or known.position < reader.first:
+            return
+        if _checksum_at(reader, known.position) == known.checksum:
             return
         lacks = "has another record there" if known.position <= reader.head else f"ends at {reader.head}"
         raise OtherHistoryShipped(
             f"What was shipped goes on to position {known.position}, and this journal {lacks}: it is another history, "
-            "as after a backup was restored.",
+            "as after a backup was restored, or while another run ships to this place.",
             hint="Nothing is shipped now, and nothing is deleted there. To ship this journal, name a new folder or "
             "prefix in deployment.journal.ship. To go on from what was shipped instead, restore it into a new run "
             "folder: flyball journal restore",
@@ -137,10 +149,10 @@ class Shipper:
 
     def _ship_segments(self, reader: SqliteJournalReader, rows: Iterable[SegmentRow]) -> int:
         """Ship the segments that are not there yet. Returns the position up to which all are there, without a gap."""
-        there = {(part.first, part.last, part.digest) for part in self._of("segments")}
+        there = {_identity(part) for part in self._of("segments")}
         end, self.problem = 0, ""
         for row in rows:
-            if not row.deleted and (row.first, row.last, row.digest[:DIGITS]) not in there:
+            if not row.deleted and _identity(row) not in there:
                 try:
                     self._ship_segment(reader, row)
                 except (StorageError, DamagedRecord, OSError) as error:
@@ -152,14 +164,15 @@ class Shipper:
 
     def _ship_segment(self, reader: SqliteJournalReader, row: SegmentRow) -> None:
         path, checksum = reader.archive.folder / row.name, _checksum_at(reader, row.last) or 0
-        if digest_of(path) != row.digest:
-            raise damaged_segment(path)
         data = path.read_bytes()
-        self._put(part_of(self._run, "segments", data, row.first, row.last, checksum=checksum), data)
+        part = part_of(self._run, "segments", data, row.first, row.last, checksum=checksum)
+        if _identity(part) != _identity(row):
+            raise damaged_segment(path)
+        self._put(part, data)
 
     def _ship_tables(self, reader: SqliteJournalReader, rows: list[SegmentRow]) -> None:
         """Ship the tables, if they have changed."""
-        archived = reader.archive.end
+        archived = _end_of(rows)
         landmarks = [record.raw for record in reader.landmarks() if record.last <= archived]
         data = Tables(rows, landmarks, reader.dead_letters()).pack()
         latest = max(self._of("tables"), default=None)
@@ -171,15 +184,21 @@ class Shipper:
         there = {part.first for part in self._of("snapshots")}
         for position in snapshots:
             if position <= reader.head and position not in there:
-                with suppress(FileNotFoundError):  # a newer one has just replaced it
-                    data = zlib.compress(snapshot_path(reader.archive.folder, position).read_bytes(), COMPRESSION)
-                    self._put(part_of(self._run, "snapshots", data, position), data)
+                try:
+                    content = snapshot_path(reader.archive.folder, position).read_bytes()
+                except FileNotFoundError:  # a newer one has just replaced it
+                    continue
+                except OSError as error:
+                    self.problem = self.problem or f"The snapshot at {position} cannot be shipped: {error}"
+                    continue
+                data = zlib.compress(content, COMPRESSION)
+                self._put(part_of(self._run, "snapshots", data, position), data)
 
     def _replaced(self, rows: Iterable[SegmentRow], archived: int) -> Iterator[Part]:
         """Iterate over parts with records that are also in other parts, or were deleted for good."""
-        wanted = {(row.first, row.last, row.digest[:DIGITS]) for row in rows if not row.deleted}
+        wanted = {_identity(row) for row in rows if not row.deleted}
         for part in self._of("segments"):
-            if part.last <= archived and (part.first, part.last, part.digest) not in wanted:
+            if part.last <= archived and _identity(part) not in wanted:
                 yield part
         covered = archived
         for part in sorted(self._of("batches"), key=lambda part: (part.first, -part.last)):
@@ -188,45 +207,37 @@ class Shipper:
             covered = max(covered, part.last)
 
     def _outdated(self, snapshots: list[int]) -> Iterator[Part]:
-        """Iterate over earlier tables, and snapshots that the archive has replaced."""
-        *earlier, _ = self._of("tables")
-        yield from earlier
+        """Iterate over snapshots that the archive has replaced, and earlier tables.
+
+        The two latest tables are kept, because a restoration that has listed the parts may be about to read the former.
+        """
+        yield from self._of("tables")[:-2]
         yield from (part for part in self._of("snapshots") if snapshots and part.first not in snapshots)
 
-    def _ship_records(self, reader: SqliteJournalReader) -> None:
-        """Ship one batch of the records that follow."""
-        records, size = list[Record](), 0
-        for record in _records_after(reader, self.shipped.position):
-            records.append(record)
-            size += len(record.raw)
-            if size >= BATCH_BYTES:
-                break
-        self._put_batch(records, self.shipped.checksum, 0, size)
-        self.shipped = KnownRecord(records[-1].last, records[-1].checksum)
+    def _ship_records(self, reader: SqliteJournalReader, end: int) -> None:
+        """Ship batches of the records that follow, to the one with ``end``."""
+        for records in _filled(records_between(reader, self.shipped.position, end)):
+            self._put_batch(records, self.shipped.checksum, level=0)
+            self.shipped = KnownRecord(records[-1].last, records[-1].checksum)
 
     def _merge(self, reader: SqliteJournalReader) -> bool:
         """Merge the latest batches if enough of them have the same level. Returns whether they were merged."""
         latest = self._of("batches")[-FAN:]
         if len(latest) < FAN or latest[0].level == FULL or any(part.level != latest[0].level for part in latest):
             return False
-        level, after, end = latest[0].level, latest[0].first - 1, latest[-1].last
-        previous, records, size = _checksum_at(reader, after) or 0, list[Record](), 0
-        for record in _records_after(reader, after):
-            records.append(record)
-            size += len(record.raw)
-            if size >= BATCH_BYTES or record.last == end:
-                self._put_batch(records, previous, level + 1, size)
-                previous, records, size = record.checksum, [], 0
-            if record.last == end:
-                break
+        level, after, end = latest[0].level + 1, latest[0].first - 1, max(part.last for part in latest)
+        previous = _known_checksum(reader, after)
+        for records in _filled(records_between(reader, after, end)):
+            self._put_batch(records, previous, level)
+            previous = records[-1].checksum
         for part in latest:
             self._delete(part)
         return True
 
-    def _put_batch(self, records: list[Record], previous: int, level: int, size: int) -> None:
+    def _put_batch(self, records: list[Record], previous: int, level: int) -> None:
         first, last = records[0].first, records[-1]
         data = pack_batch(Batch(records, previous, self._now_us(), self._interval_ms))
-        level = FULL if size >= BATCH_BYTES else level
+        level = FULL if sum(len(record.raw) for record in records) >= BATCH_BYTES else level
         self._put(part_of(self._run, "batches", data, first, last.last, checksum=last.checksum, level=level), data)
 
     def _put(self, part: Part, data: bytes) -> None:
@@ -251,12 +262,36 @@ def _first_record(reader: JournalReader) -> Record:
 
 
 def _checksum_at(reader: JournalReader, position: int) -> int | None:
-    """Return the checksum of the record that ends at a position; None without one."""
+    """Return the checksum of the record that ends at a position; None without one. Raises ``MissingEvents``."""
     record = next(reader.headers_back(position), None)
     return record.checksum if record and record.last == position else None
 
 
-def _records_after(reader: JournalReader, position: int) -> Iterator[Record]:
-    while (chunk := reader.read(position, max_bytes=BATCH_BYTES)).position > position:
-        yield from chunk.records
-        position = chunk.position
+def _known_checksum(reader: JournalReader, position: int) -> int:
+    """Return the checksum of the record that ends at a position; 0 without one, or if its segment is missing."""
+    with suppress(MissingEvents):
+        return _checksum_at(reader, position) or 0
+    return 0
+
+
+def _filled(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """Iterate over the records of full batches, and the rest."""
+    batch, size = list[Record](), 0
+    for record in records:
+        batch.append(record)
+        size += len(record.raw)
+        if size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _identity(segment: SegmentRow | Part) -> tuple[int, int, str]:
+    """Return what a segment has in common with its part."""
+    return segment.first, segment.last, segment.digest[:DIGITS]
+
+
+def _end_of(rows: list[SegmentRow]) -> int:
+    """Return the last archived position; 0 without segments. The archive may have grown since they were read."""
+    return rows[-1].last if rows else 0

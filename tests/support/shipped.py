@@ -5,10 +5,18 @@ from contextlib import closing
 from itertools import count
 from pathlib import Path
 
-from flyball.app.events.frames import Record
+from archives import record_of
+
+from flyball.app.events import EventVoided, RunConfigured
+from flyball.app.events.frames import DeadLetter, Record
 from flyball.app.journal import SqliteJournal, SqliteJournalReader
-from flyball.app.journal.shipped_parts import Objects
+from flyball.app.journal.archiving import archive
+from flyball.app.journal.ports import Snapshot
+from flyball.app.journal.shipped_parts import Objects, Part, parse_parts
 from flyball.app.journal.shipping import Shipper
+from flyball.app.journal.snapshots import write_snapshot
+
+KINDS = {1: RunConfigured.event_type, 40: EventVoided.event_type}
 
 
 class Killed(BaseException):
@@ -65,3 +73,46 @@ def write_journal(path: Path, records: list[Record]) -> None:
     """Make a journal."""
     with closing(SqliteJournal(path)) as journal:
         journal.append(records)
+
+
+def records(count: int, first: int = 1) -> list[Record]:
+    """Return records of three events each."""
+    return [
+        record_of(at, [b"x" * (at % 50), b"%d" % at, b""], kinds=KINDS) for at in range(first, first + 3 * count, 3)
+    ]
+
+
+def write_archived_journal(path: Path) -> Path:
+    """Make a journal of 300 events, 240 of them archived in two segments, with a snapshot and a dead letter."""
+    with closing(SqliteJournal(path)) as journal:
+        journal.append(records(100), marks={("trainer@a", 1): 301})
+    for until in (120, 240):
+        archive_until(path, until)
+    with closing(SqliteJournal(path)) as journal:
+        write_snapshot(journal.archive.folder, Snapshot(240, {("a", "b"): b"row"}), journal.head_at(240))
+        journal.append(dead_letters=[DeadLetter(150, "trainer@a", "feedback", "unreadable", b"{}")])
+    return path
+
+
+def append(path: Path, count: int) -> None:
+    """Append records of three events each."""
+    with closing(SqliteJournal(path)) as journal:
+        new = records(count, first=journal.head + 1)
+        journal.append(new, marks={("trainer@a", 1): new[-1].last + 1})
+
+
+def archive_until(path: Path, until: int) -> None:
+    """Archive a journal's events up to a position, and delete the live ones."""
+    archive(path, until)
+    with closing(SqliteJournal(path)) as journal:
+        journal.adopt()
+        journal.maintain()
+
+
+def of_kind(objects: Objects, *kinds: str) -> list[Part]:
+    return [part for part in parse_parts(objects.names("journal")) if part.kind in kinds]
+
+
+def damage(objects: Objects, part: Part) -> None:
+    data = objects.get(part.name)
+    objects.put(part.name, data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
