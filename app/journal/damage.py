@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,10 @@ from flyball.app.journal.queries import (
     open_record,
     save_row,
     signed_epoch,
+    split,
     verified_rows,
 )
-from flyball.app.journal.segments import Archive, SegmentRow, foreign_segment
+from flyball.app.journal.segments import Archive, Segment, SegmentRow, foreign_segment
 
 
 class Derived:
@@ -165,16 +166,40 @@ def rebuild(path: Path) -> Rebuilt:
             lost = list[str]()
             with copy.transaction() as db:
                 archived = _copy_segments(old, db, path)
-                derived = _copy_records(old, db, archived)
-                for (producer, epoch), following in derived.marks.items():
-                    save_row(db, "marks", producer, epoch, following, derived.used[producer, epoch])
+                live = "SELECT first, head, bodies FROM frames WHERE first > ? ORDER BY first"
+                head = write_records(db, archived, (open_record(*row) for row in old.execute(live, (archived,))))
                 if archived:
                     _copy_landmarks(old, db, archived, lost)
                 _copy_dead_letters(old, db, lost)
         os.link(path, before)
         new.replace(path)
         new.with_name(new.name + ".lock").unlink()
-    return Rebuilt(derived.head, before, lost)
+    return Rebuilt(head, before, lost)
+
+
+def write_records(db: sqlite3.Connection, after: int, records: Iterable[Record]) -> int:
+    """Write the records after a position, and their landmarks and marks; return the position of the last event.
+
+    Raises ``DamagedRecord`` if events are missing or repeated.
+    """
+    derived = Derived(after)
+    for record in records:
+        check_continues(record, derived.head, begun=False)
+        derived.add(record)
+        row = (record.first, *split(record))
+        db.execute("INSERT INTO frames VALUES (?, ?, ?)", row)
+        if has_landmark(record):
+            db.execute("INSERT INTO landmarks VALUES (?, ?, ?)", row)
+    for (producer, epoch), following in derived.marks.items():
+        save_row(db, "marks", producer, epoch, following, derived.used[producer, epoch])
+    return derived.head
+
+
+def write_landmarks(db: sqlite3.Connection, segment: Segment) -> None:
+    """Write the records with landmarks that are in a segment, unless they are there."""
+    for first, head, bodies in segment.rows(0):
+        if has_landmark(open_header(first, head)):
+            db.execute("INSERT OR IGNORE INTO landmarks VALUES (?, ?, ?)", (first, head, bodies()))
 
 
 def _copy_segments(old: sqlite3.Connection, db: sqlite3.Connection, path: Path) -> int:
@@ -188,9 +213,7 @@ def _copy_segments(old: sqlite3.Connection, db: sqlite3.Connection, path: Path) 
             if _is_foreign(old, row, last):
                 raise foreign_segment(archive.folder / row.name)
             save_row(db, "segments", *row)
-            for first, head, bodies in archive.open_segment(row).rows(0):
-                if has_landmark(open_header(first, head)):
-                    db.execute("INSERT INTO landmarks VALUES (?, ?, ?)", (first, head, bodies()))
+            write_landmarks(db, archive.open_segment(row))
         return archive.end
 
 
@@ -210,18 +233,6 @@ def _is_foreign(old: sqlite3.Connection, row: SegmentRow, last: Record) -> bool:
         or row.last >= newest
         or (live is not None and live[0] != last.raw)
     )
-
-
-def _copy_records(old: sqlite3.Connection, db: sqlite3.Connection, archived: int) -> Derived:
-    derived = Derived(archived)
-    for row in old.execute("SELECT first, head, bodies FROM frames WHERE first > ? ORDER BY first", (archived,)):
-        record = open_record(*row)
-        check_continues(record, derived.head, begun=False)
-        derived.add(record)
-        db.execute("INSERT INTO frames VALUES (?, ?, ?)", row)
-        if has_landmark(record):
-            db.execute("INSERT INTO landmarks VALUES (?, ?, ?)", row)
-    return derived
 
 
 def _copy_landmarks(old: sqlite3.Connection, db: sqlite3.Connection, archived: int, lost: list[str]) -> None:

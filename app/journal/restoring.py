@@ -8,12 +8,13 @@ from itertools import chain
 from pathlib import Path
 from shlex import quote
 
+from flyball.app.core.named_objects import NamedObjects
 from flyball.app.events.frames import DamagedRecord, Record
-from flyball.app.journal.damage import Derived
+from flyball.app.journal.damage import write_landmarks, write_records
 from flyball.app.journal.database import DamagedDatabase, Database, StorageError, remove_database, storage_errors
 from flyball.app.journal.kept_files import sync
 from flyball.app.journal.ports import KnownRecord
-from flyball.app.journal.queries import FORMAT, has_landmark, open_header, save_row, split
+from flyball.app.journal.queries import FORMAT, save_row, split
 from flyball.app.journal.segments import FOLDER as ARCHIVE
 from flyball.app.journal.segments import MOST_POSITIONS, Segment, SegmentRow, describe_segment
 from flyball.app.journal.shipped_parts import (
@@ -21,7 +22,6 @@ from flyball.app.journal.shipped_parts import (
     FOLDER,
     Batch,
     DamagedPart,
-    Objects,
     Part,
     Tables,
     parse_parts,
@@ -67,7 +67,7 @@ class Restored:
 
 
 def restore(
-    path: Path, objects: Objects, run: str | None = None, *, say: Callable[[str], None] = lambda _: None
+    path: Path, objects: NamedObjects, run: str | None = None, *, say: Callable[[str], None] = lambda _: None
 ) -> Restored:
     """Make a journal of what was shipped, up to where it is sound.
 
@@ -104,8 +104,8 @@ def restore(
     try:
         restoring = _Restoring(unfinished, objects, run or runs[0], say)
         restoring.write()
-        with closing(SqliteJournal(unfinished)):  # checks it
-            pass
+        with closing(SqliteJournal(unfinished)) as journal:  # checks it
+            restoring.result.recorded_us = journal.recorded_us
         with storage_errors(unfinished), closing(sqlite3.connect(unfinished)) as db:
             db.execute("PRAGMA journal_mode = DELETE")  # leaves no file beside it, and refuses the WAL of another file
         unfinished.rename(path)
@@ -120,7 +120,7 @@ def restore(
 class _Restoring:
     """One restoration, into a new file beside the archive's folder."""
 
-    def __init__(self, path: Path, objects: Objects, run: str, say: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, objects: NamedObjects, run: str, say: Callable[[str], None]) -> None:
         self._path, self._objects, self._say = path, objects, say
         self._archive = path.with_name(ARCHIVE)
         self._parts = parse_parts(objects.names(f"{FOLDER}/{run}"))
@@ -140,7 +140,7 @@ class _Restoring:
             first = next(records, None)
         with closing(Database(self._path, FORMAT)) as database, database.transaction() as db:
             self._write_archived(db, rows, tables)
-            self._write_live(db, chain((first,), records))
+            self.result.head = write_records(db, self.result.archived, chain((first,), records))
             for dead in tables.dead_letters:
                 if dead.position <= self.result.head:
                     content = (dead.position, dead.producer, dead.reporter, dead.error, dead.body)
@@ -266,22 +266,7 @@ class _Restoring:
         for row in rows:
             if (path := self._archive / row.name).exists():
                 with closing(Segment(path)) as segment:
-                    for first, head, bodies in segment.rows(0):
-                        if has_landmark(open_header(first, head)):
-                            db.execute("INSERT OR IGNORE INTO landmarks VALUES (?, ?, ?)", (first, head, bodies()))
-
-    def _write_live(self, db: sqlite3.Connection, records: Iterable[Record]) -> None:
-        derived = Derived(self.result.archived)
-        for record in records:
-            derived.add(record)
-            self.result.recorded_us = record.recorded_us
-            row = (record.first, *split(record))
-            db.execute("INSERT INTO frames VALUES (?, ?, ?)", row)
-            if has_landmark(record):
-                db.execute("INSERT INTO landmarks VALUES (?, ?, ?)", row)
-        for (producer, epoch), following in derived.marks.items():
-            save_row(db, "marks", producer, epoch, following, derived.used[producer, epoch])
-        self.result.head = derived.head
+                    write_landmarks(db, segment)
 
     def _fetch_snapshots(self) -> None:
         """Bring the snapshots into the archive. One that is damaged is left out, because it can be taken again."""

@@ -18,10 +18,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
-from typing import Literal, NamedTuple, Protocol, cast
+from typing import Literal, NamedTuple, cast
 
 import msgspec
 
+from flyball.app.core.named_objects import NamedObjects
 from flyball.app.events.envelope import EPOCH
 from flyball.app.events.frames import DamagedRecord, DeadLetter, Record
 from flyball.app.journal.database import StorageError
@@ -45,22 +46,6 @@ HEAD = struct.Struct("<IQII")
 
 class DamagedPart(StorageError):
     """A shipped object is missing, or its content has changed."""
-
-
-class Objects(Protocol):
-    """Where parts are kept. All methods may raise ``FlyballError``; see ``flyball.app.store.named``."""
-
-    def names(self, prefix: str) -> list[str]:
-        """Return the names of the objects below a folder."""
-
-    def put(self, name: str, data: bytes) -> None:
-        """Write an object durably."""
-
-    def get(self, name: str) -> bytes | None:
-        """Return an object's content; None without such an object."""
-
-    def delete(self, name: str) -> None:
-        """Delete an object, if it is there."""
 
 
 class Part(NamedTuple):
@@ -104,7 +89,7 @@ def parse_parts(names: Iterable[str]) -> list[Part]:
     return sorted(parts, key=lambda part: (part.first, part.last))
 
 
-def runs_in(objects: Objects) -> list[str]:
+def runs_in(objects: NamedObjects) -> list[str]:
     """Return the names of the runs that have parts, the oldest first."""
     return sorted({part.run for part in parse_parts(objects.names(FOLDER))})
 
@@ -115,7 +100,7 @@ def run_name(first: Record) -> str:
     return f"{began:%Y%m%dT%H%M%SZ}-{first.checksum:08x}"
 
 
-def read_part(objects: Objects, part: Part) -> bytes:
+def read_part(objects: NamedObjects, part: Part) -> bytes:
     """Return a part's content. Raises ``DamagedPart``, or what the objects raise."""
     data = objects.get(part.name)
     if data is None:
@@ -150,7 +135,7 @@ def pack_batch(batch: Batch) -> bytes:
     return MAGIC + zlib.compress(b"".join((head, lengths, *raws)), COMPRESSION)
 
 
-def read_batch(objects: Objects, part: Part) -> Batch:
+def read_batch(objects: NamedObjects, part: Part) -> Batch:
     """Read a batch, and verify its records and their order. Raises ``DamagedPart``, or what the objects raise."""
     data = read_part(objects, part)
     if not data.startswith(MAGIC):
@@ -188,7 +173,7 @@ class Tables(msgspec.Struct, frozen=True):
         return zlib.compress(msgspec.msgpack.encode(self), COMPRESSION)
 
 
-def read_tables(objects: Objects, part: Part) -> Tables:
+def read_tables(objects: NamedObjects, part: Part) -> Tables:
     """Read tables. Raises ``DamagedPart``, or what the objects raise."""
     try:
         return msgspec.msgpack.decode(zlib.decompress(read_part(objects, part)), type=Tables)
@@ -196,7 +181,7 @@ def read_tables(objects: Objects, part: Part) -> Tables:
         raise DamagedPart(f"{part.name} is damaged: {error}.") from error
 
 
-def read_snapshot_file(objects: Objects, part: Part) -> bytes:
+def read_snapshot_file(objects: NamedObjects, part: Part) -> bytes:
     """Read the file of a snapshot. Raises ``DamagedPart``, or what the objects raise."""
     try:
         return zlib.decompress(read_part(objects, part))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
+from flyball.app.core.named_objects import NamedObjects
 from flyball.app.events.frames import DamagedRecord, Record
 from flyball.app.journal.archiving import records_between
 from flyball.app.journal.database import StorageError
@@ -21,7 +22,6 @@ from flyball.app.journal.shipped_parts import (
     FOLDER,
     Batch,
     Kind,
-    Objects,
     Part,
     Tables,
     pack_batch,
@@ -67,7 +67,7 @@ class Shipper:
     def __init__(
         self,
         journal: Path,
-        objects: Objects,
+        objects: NamedObjects,
         *,
         interval_seconds: float,
         now_us: Callable[[], int],

@@ -1,36 +1,20 @@
-"""Objects under names of their own, in a folder or by URL, such as the shipped parts of a journal.
+"""Objects under names of their own, in a folder or by URL.
 
-Names are relative paths of letters, digits, ``-``, ``_`` and ``.``. An object appears whole or not at all.
+All methods raise ``UnusableStore``, ``StoreRefused`` or ``StoreUnavailable``.
 """
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from flyball.app.config.store_address import StoreAddress
+from flyball.app.core.named_objects import NamedObjects
 from flyball.app.store.blobs import flush_folder, replace_durably
 from flyball.app.store.objects import RemoteFiles, StoreUnavailable, UnusableStore
 
 UNFINISHED = "unfinished"
 """Folder beside the objects of a folder, for those that are being written."""
-
-
-class NamedObjects(Protocol):
-    """Objects by name. All methods raise ``UnusableStore``, ``StoreRefused`` or ``StoreUnavailable``."""
-
-    def names(self, prefix: str) -> list[str]:
-        """Return the names that begin with ``prefix`` and a slash, sorted."""
-
-    def put(self, name: str, data: bytes) -> None:
-        """Write an object durably. It replaces an earlier one of this name."""
-
-    def get(self, name: str) -> bytes | None:
-        """Return an object's content; None without such an object."""
-
-    def delete(self, name: str) -> None:
-        """Delete an object, if it is there."""
 
 
 class FolderObjects:
@@ -49,7 +33,7 @@ class FolderObjects:
         with self._errors():
             folders = os.walk(self._root / prefix, onerror=_raise_unless_missing)
             files = (Path(folder, name) for folder, _, names in folders for name in names)
-            return sorted(path.relative_to(self._root).as_posix() for path in files)
+            return [path.relative_to(self._root).as_posix() for path in files]
 
     def put(self, name: str, data: bytes) -> None:
         """See ``NamedObjects.put``."""
@@ -103,7 +87,7 @@ class UrlObjects(RemoteFiles):
             paths = self._with_retries(lambda files: files.find(f"{root}{prefix}"))
         except FileNotFoundError:
             return []
-        return sorted(name for path in paths if (name := path.removeprefix(root)).startswith(f"{prefix}/"))
+        return [name for path in paths if (name := path.removeprefix(root)).startswith(f"{prefix}/")]
 
     def put(self, name: str, data: bytes) -> None:
         """See ``NamedObjects.put``."""

@@ -21,13 +21,14 @@ from shipped import (
     write_journal,
 )
 
+from flyball.app.core.named_objects import NamedObjects
 from flyball.app.events.frames import DeadLetter
 from flyball.app.journal import SqliteJournal, SqliteJournalReader, shipping
 from flyball.app.journal.database import DamagedDatabase, StorageError
 from flyball.app.journal.ports import Snapshot
 from flyball.app.journal.restoring import NothingShipped, restore
 from flyball.app.journal.segments import MissingEvents
-from flyball.app.journal.shipped_parts import MAGIC, Batch, DamagedPart, Objects, pack_batch, part_of, read_batch
+from flyball.app.journal.shipped_parts import MAGIC, Batch, DamagedPart, pack_batch, part_of, read_batch
 from flyball.app.journal.snapshots import write_snapshot
 from flyball.app.store.named import FolderObjects, UrlObjects, open_objects
 from flyball.app.store.objects import StoreUnavailable, UnusableStore
@@ -36,7 +37,7 @@ SETTING = "deployment.journal.ship"
 
 
 @pytest.fixture(params=["memory", "folder", "s3"])
-def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
+def objects(request: pytest.FixtureRequest, tmp_path: Path) -> NamedObjects:
     if request.param == "memory":
         return MemoryObjects()
     if request.param == "folder":
@@ -55,7 +56,7 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "new" / "journal.sqlite"
 
 
-def test_named_objects_are_listed_replaced_and_deleted(objects: Objects) -> None:
+def test_named_objects_are_listed_replaced_and_deleted(objects: NamedObjects) -> None:
     assert objects.names("a") == []
     assert objects.get("a/b/one-1") is None
     for name, data in (("a/b/one-1", b"1"), ("a/two", b""), ("ab/three", b"3"), ("a/b/one-1", b"one")):
@@ -67,7 +68,7 @@ def test_named_objects_are_listed_replaced_and_deleted(objects: Objects) -> None
     assert objects.names("a") == ["a/b/one-1"]
 
 
-def test_restored_journal_is_the_shipped_one(objects: Objects, path: Path, target: Path) -> None:
+def test_restored_journal_is_the_shipped_one(objects: NamedObjects, path: Path, target: Path) -> None:
     shipper(path, objects).ship()
     append(path, 4)
     shipper(path, objects).ship()
@@ -87,7 +88,7 @@ def test_restored_journal_is_the_shipped_one(objects: Objects, path: Path, targe
     assert not list(target.parent.glob("*.restore*"))
 
 
-def test_restored_journal_is_shipped_on_to_the_same_place(objects: Objects, path: Path, target: Path) -> None:
+def test_restored_journal_is_shipped_on_to_the_same_place(objects: NamedObjects, path: Path, target: Path) -> None:
     shipper(path, objects).ship()
     restore(target, objects)
     append(target, 3)
@@ -99,7 +100,7 @@ def test_restored_journal_is_shipped_on_to_the_same_place(objects: Objects, path
     assert list(raws(again)) == list(raws(target))
 
 
-def test_segments_replace_batches_and_old_tables_go(objects: Objects, path: Path) -> None:
+def test_segments_replace_batches_and_old_tables_go(objects: NamedObjects, path: Path) -> None:
     shipper(path, objects).ship()
     append(path, 40)
     current = shipper(path, objects)
@@ -130,7 +131,7 @@ def test_few_objects_are_left_of_many_shipments(path: Path, monkeypatch: pytest.
     assert max(part.last - part.first + 1 for part in batches) >= 63 * 3
 
 
-def test_events_deleted_for_good_are_deleted_there(objects: Objects, path: Path, target: Path) -> None:
+def test_events_deleted_for_good_are_deleted_there(objects: NamedObjects, path: Path, target: Path) -> None:
     """The first record's settings stay, because a start needs them."""
     current = shipper(path, objects)
     current.ship()
@@ -162,7 +163,7 @@ def test_run_is_shipped_on_after_what_was_shipped_is_gone(path: Path, target: Pa
     assert (restored.deleted, restored.head, restored.problems) == (420, 450, [])
 
 
-def test_nothing_is_restored_from_an_empty_place(objects: Objects, target: Path, tmp_path: Path) -> None:
+def test_nothing_is_restored_from_an_empty_place(objects: NamedObjects, target: Path, tmp_path: Path) -> None:
     with pytest.raises(NothingShipped, match="No journal was shipped there"):
         restore(target, objects)
     empty = tmp_path / "empty" / "journal.sqlite"

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from archives import record_of
 
+from flyball.app.core.named_objects import NamedObjects
 from flyball.app.events import EventVoided, RunConfigured
 from flyball.app.events.frames import DeadLetter, Record
 from flyball.app.journal import SqliteJournal, SqliteJournalReader
 from flyball.app.journal.archiving import archive
 from flyball.app.journal.ports import Snapshot
-from flyball.app.journal.shipped_parts import Objects, Part, parse_parts
+from flyball.app.journal.shipped_parts import Part, parse_parts
 from flyball.app.journal.shipping import Shipper
 from flyball.app.journal.snapshots import write_snapshot
 
@@ -51,7 +52,7 @@ class MemoryObjects:
         self.content.pop(name, None)
 
 
-def shipper(journal: Path, objects: Objects, look_always: bool = True) -> Shipper:
+def shipper(journal: Path, objects: NamedObjects, look_always: bool = True) -> Shipper:
     """Return a shipper. Its clocks tick once a reading, a minute if it is to ``look_always``."""
     ticks = count(1)
     step = 60 if look_always else 0.001
@@ -109,10 +110,10 @@ def archive_until(path: Path, until: int) -> None:
         journal.maintain()
 
 
-def of_kind(objects: Objects, *kinds: str) -> list[Part]:
+def of_kind(objects: NamedObjects, *kinds: str) -> list[Part]:
     return [part for part in parse_parts(objects.names("journal")) if part.kind in kinds]
 
 
-def damage(objects: Objects, part: Part) -> None:
+def damage(objects: NamedObjects, part: Part) -> None:
     data = objects.get(part.name)
     objects.put(part.name, data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
