@@ -15,6 +15,7 @@ from flyball.app.config import RunFolder
 from flyball.app.config.loading import Loaded
 from flyball.app.config.monitoring import COLLECTOR, MetricsSettings
 from flyball.app.controllers.fold import Fold
+from flyball.app.events.frames import DamagedRecord
 from flyball.app.journal import SqliteStateStore
 from flyball.app.journal.database import StorageError
 from flyball.app.journal.history import open_dead_letters
@@ -132,7 +133,7 @@ def storage_of(folder: RunFolder, loaded: Loaded, journal: JournalLocation) -> S
             dead_letters, size = len(open_dead_letters(reader)), reader.size()
             shipping = shipping_of(folder, loaded, reader, SystemClock().now())
         disk = shutil.disk_usage(folder.path)
-    except (StorageError, OSError):  # a file that was just replaced, or a damaged journal, which the broker reports
+    except (StorageError, DamagedRecord, OSError):  # a file was just replaced, or is damaged, which the broker reports
         return None
     return Storage(
         size.bytes - size.archive_bytes,

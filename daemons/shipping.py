@@ -16,10 +16,11 @@ from flyball.app.config.loading import Loaded
 from flyball.app.core import BadUsage, FlyballError, backoff
 from flyball.app.core.clock import SECOND_US
 from flyball.app.events.envelope import EPOCH
+from flyball.app.events.frames import DamagedRecord
 from flyball.app.journal.database import StorageError, locked
 from flyball.app.journal.ports import JournalReader
 from flyball.app.journal.segments import FOLDER as ARCHIVE
-from flyball.app.journal.shipping import Shipper
+from flyball.app.journal.shipping import OtherHistoryShipped, Shipper
 from flyball.daemons.clock import MICROSECOND, SystemClock
 
 SHIPPER = "shipping"
@@ -37,7 +38,7 @@ LAST_SECONDS = 5
 
 
 class ShippingState(msgspec.Struct, frozen=True):
-    """How far the journal is shipped, for ``shipping_of``. A shipper does not read it.
+    """The progress of shipping, for ``shipping_of``. It does not decide what is shipped.
 
     Attributes:
         where: the folder or URL.
@@ -78,8 +79,9 @@ class Shipping:
 
     @property
     def text(self) -> str:
-        """How much is not there."""
-        return f"{self.seconds:,.0f} s behind, {self.events:,} events"
+        """Sentences on what is not there, and why."""
+        behind = f"{self.seconds:,.0f} s behind, {self.events:,} events." if self.events else ""
+        return f"{behind} {self.error}".strip()
 
 
 def shipping_of(folder: RunFolder, loaded: Loaded, reader: JournalReader, now: datetime) -> Shipping | None:
@@ -87,14 +89,12 @@ def shipping_of(folder: RunFolder, loaded: Loaded, reader: JournalReader, now: d
     where = loaded.ship
     if where is None:
         return None
-    state = _read(folder.shipping)
-    if state is None or state.where != where:  # not shipped yet
-        state = ShippingState(where)
+    state = _read(folder.shipping, where)
     position, seconds = max(state.position, reader.first - 1), 0.0
     if events := max(0, reader.head - position):
         try:
             recorded_us = reader.read(position, limit=1).records[0].recorded_us
-        except StorageError:  # a segment is missing; then the latest event's time is known
+        except (StorageError, DamagedRecord):  # its segment is missing, or it is damaged; the latest event is readable
             recorded_us = next(reader.headers_back(reader.head)).recorded_us
         seconds = max(0.0, ((now - EPOCH) // MICROSECOND - recorded_us) / SECOND_US)
     beside = False
@@ -104,10 +104,13 @@ def shipping_of(folder: RunFolder, loaded: Loaded, reader: JournalReader, now: d
     return Shipping(where, events, seconds, limit, state.error, state.hint, beside)
 
 
-def _read(path: Path) -> ShippingState | None:
+def _read(path: Path, where: str) -> ShippingState:
+    """Return the latest progress of shipping to a place; position 0 without any."""
     with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(path.read_bytes(), type=ShippingState)
-    return None
+        state = msgspec.json.decode(path.read_bytes(), type=ShippingState)
+        if state.where == where:
+            return state
+    return ShippingState(where)
 
 
 @contextmanager
@@ -135,16 +138,20 @@ def shipper_of(folder: RunFolder, loaded: Loaded) -> Iterator[Shipper]:
 
 
 def ship_once(shipper: Shipper, folder: RunFolder, where: str) -> FlyballError | None:
-    """Ship what is new, and write how far it is shipped. Returns the error if it failed."""
+    """Ship what is new, and write the progress. Returns the error if it failed.
+
+    Until a new shipper has seen the place, the earlier position counts. Of another history nothing does.
+    """
     error: FlyballError | None = None
     try:
         shipper.ship()
     except FlyballError as caught:
         error = caught
-    state = ShippingState(where, shipper.shipped.position, shipper.problem)
-    if error:
-        state = ShippingState(where, shipper.shipped.position, error.message, error.hint)
-    _write(folder.shipping, state)
+    position = shipper.shipped.position or _read(folder.shipping, where).position
+    if isinstance(error, OtherHistoryShipped):
+        position = 0
+    why = (error.message, error.hint) if error else (shipper.problem, "")
+    _write(folder.shipping, ShippingState(where, position, *why))
     return error
 
 
@@ -180,6 +187,9 @@ def ship_always(folder: RunFolder, loaded: Loaded, stop: threading.Event) -> Non
 
 
 def stop_for_good(stop: threading.Event) -> None:
-    """Ask for the last shipment. If it takes too long, the process is killed, because the broker waits for its end."""
-    stop.set()
+    """Ask for the last shipment. If it takes too long, the process is killed, because the broker waits for its end.
+
+    The alarm comes first, because a signal may interrupt ``stop.wait`` while it holds the lock that ``set`` needs.
+    """
     signal.alarm(LAST_SECONDS)
+    stop.set()

@@ -60,7 +60,7 @@ def _ship_always(location: RunLocation, loaded: Loaded) -> None:
 
 @click.command()
 @click.argument("source", metavar="FROM")
-@click.option("--shipped-run", metavar="NAME", help="Which one, if the journals of several runs were shipped there.")
+@click.option("--shipped-run", metavar="NAME", help="Name of the run, if several were shipped there.")
 @run_options
 def restore(location: RunLocation, source: str, *, shipped_run: str | None) -> None:
     """Make a new run folder's journal of what was shipped to FROM, a folder or URL.

@@ -122,7 +122,7 @@ def status(location: RunLocation, *, as_json: bool) -> None:
 
 def _warn_of_late_shipping(shipping: Shipping | None) -> None:
     if shipping and (shipping.is_late or shipping.error):
-        note(f"WARNING: The journal is not shipped: {shipping.text}. See: flyball doctor --explain journal-not-shipped")
+        note(f"WARNING: The journal is not shipped: {shipping.text} See: flyball doctor --explain journal-not-shipped")
 
 
 def _mode(now: Status) -> tuple[Text, ...]:

@@ -67,9 +67,8 @@ def journal_not_shipped(facts: Facts) -> Iterator[Symptom]:
     """Find a journal that is to be shipped elsewhere, and would be lost with its disk."""
     shipping = facts.shipping
     if shipping and (shipping.is_late or shipping.error):
-        what = f"{shipping.text}. {shipping.error}".rstrip()
         hint = shipping.hint or "Why: logs/shipping.jsonl and logs/shipping.stderr. At once: flyball journal ship"
-        yield Symptom("warning", shipping.where, what, hint)
+        yield Symptom("warning", shipping.where, shipping.text, hint)
     if shipping and shipping.beside:
         what = "The journal is shipped to the file system that it is on, so that both would be lost together."
         yield Symptom("warning", shipping.where, what, "Name a folder on another disk in deployment.journal.ship.")

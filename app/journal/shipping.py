@@ -156,7 +156,8 @@ class Shipper:
                 try:
                     self._ship_segment(reader, row)
                 except (StorageError, DamagedRecord, OSError) as error:
-                    self.problem = self.problem or f"Events {row.first} to {row.last} cannot be shipped: {error}"
+                    why = str(error).rstrip(".")
+                    self.problem = self.problem or f"Events {row.first} to {row.last} cannot be shipped: {why}."
                     continue
             if row.first == end + 1:
                 end = row.last
@@ -189,7 +190,7 @@ class Shipper:
                 except FileNotFoundError:  # a newer one has just replaced it
                     continue
                 except OSError as error:
-                    self.problem = self.problem or f"The snapshot at {position} cannot be shipped: {error}"
+                    self.problem = self.problem or f"The snapshot at {position} cannot be shipped: {error}."
                     continue
                 data = zlib.compress(content, COMPRESSION)
                 self._put(part_of(self._run, "snapshots", data, position), data)

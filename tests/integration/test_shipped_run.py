@@ -5,25 +5,37 @@ import json
 import os
 import shutil
 import signal
+import socket
+import sqlite3
+import subprocess
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 from bus_rig import broker_daemon, checked, run_feedback
 from commands import invoke, refused, succeeded
 from generated_run import generated, hasty, write_generated
+from s3_server import CREDENTIALS
 from shipped import raws
 
 from flyball.app.bus import ZmqBus
 from flyball.app.config import Deployment, RunFolder
+from flyball.app.config.loading import load
+from flyball.app.engine import python_module
 from flyball.app.events import DaemonStopped
 from flyball.app.journal import SqliteJournalReader, history
 from flyball.app.journal.database import locked
+from flyball.app.journal.opening import journal_of
+from flyball.app.journal.snapshots import snapshot_path
+from flyball.daemons.exports import storage_of
 from flyball.daemons.run_folder import bus_endpoint, of_other_history
+from flyball.daemons.shipping import ShippingState, stop_for_good
 
 EVENTS = 1_000
 
@@ -74,6 +86,12 @@ def head(folder: RunFolder) -> int:
         return reader.head
 
 
+def unshipped(folder: RunFolder) -> int | None:
+    """Return the number of events that are not shipped, as ``flyball status`` says."""
+    count: int | None = json.loads(invoke("status", "--json", run=folder.path).stdout)["unshipped"]
+    return count
+
+
 def shippers(broker: int) -> list[psutil.Process]:
     children = psutil.Process(broker).children()
     return [child for child in children if "ship" in child.cmdline()]
@@ -113,7 +131,9 @@ def test_killed_shipper_starts_again_and_goes_on(folder: RunFolder, settings: st
         stderr = folder.path / "broker.stderr"
         assert "shipping failed" in stderr.read_text()
         os.truncate(stderr, 0)  # nothing else may be there
-    succeeded(invoke("journal", "restore", disk, run=folder.path.with_name("restored")))
+    restored = RunFolder(folder.path.with_name("restored"))
+    succeeded(invoke("journal", "restore", disk, run=restored.path))
+    assert list(raws(restored.journal)) == list(raws(folder.journal))
 
 
 def test_shipper_of_a_killed_broker_ships_the_rest(folder: RunFolder, settings: str) -> None:
@@ -197,15 +217,48 @@ def test_damage_is_listed_and_the_exit_code_is_1(recorded: RunFolder, disk: Path
 def test_status_and_doctor_say_what_is_not_shipped(recorded: RunFolder, settings: str) -> None:
     answer = invoke("status", "--json", run=recorded.path)
     assert json.loads(answer.stdout)["unshipped"] == EVENTS
+    assert f"s behind, {EVENTS:,} events. See: flyball " in answer.stderr
     findings = json.loads(invoke("doctor", "--format", "json", run=recorded.path).stdout)["findings"]
     late, beside = (finding for finding in findings if finding["code"] == "journal-not-shipped")
     assert f"s behind, {EVENTS:,} events" in late["what"]
     assert "the file system that it is on" in beside["what"]
     invoke("journal", "ship", run=recorded.path)
-    assert json.loads(invoke("status", "--json", run=recorded.path).stdout)["unshipped"] == 0
+    assert unshipped(recorded) == 0
     recorded.settings.write_text("")
-    assert json.loads(invoke("status", "--json", run=recorded.path).stdout)["unshipped"] is None
+    assert unshipped(recorded) is None
     refused(invoke("journal", "ship", run=recorded.path), 2, "deployment.journal.ship is not set")
+
+
+def test_status_says_what_is_incomplete(recorded: RunFolder) -> None:
+    snapshot_path(recorded.path / "archive", 1).mkdir()
+    assert invoke("journal", "ship", run=recorded.path).exit_code == 1
+    assert unshipped(recorded) == 0
+    assert "not shipped: The snapshot at 1 cannot be shipped: " in invoke("status", run=recorded.path).stderr
+
+
+def test_position_stays_known_while_the_place_is_away(recorded: RunFolder, disk: Path) -> None:
+    """Otherwise a shipper that starts meanwhile would report that nothing was shipped."""
+    succeeded(invoke("journal", "ship", run=recorded.path))
+    disk.rename(disk.with_name("away"))
+    refused(invoke("journal", "ship", run=recorded.path), 2, "There is no folder", "deployment.journal.ship")
+    assert unshipped(recorded) == 0
+    assert "There is no folder" in invoke("status", run=recorded.path).stderr
+
+
+def test_damaged_record_does_not_hide_what_is_not_shipped(recorded: RunFolder) -> None:
+    loaded = load(recorded.path)
+    journal = journal_of(recorded, loaded.deployment.journal)
+    with closing(journal.reader()) as reader:
+        archived = reader.archived
+    recorded.shipping.parent.mkdir(exist_ok=True)
+    recorded.shipping.write_bytes(msgspec.json.encode(ShippingState(str(loaded.ship), archived)))
+    with closing(sqlite3.connect(recorded.journal, isolation_level=None)) as db:
+        db.execute("UPDATE frames SET bodies = x'00' WHERE first = ?", (archived + 1,))
+        storage = storage_of(recorded, loaded, journal)
+        assert storage is not None
+        assert storage.unshipped == EVENTS - archived
+        db.execute("UPDATE frames SET head = x'00' WHERE first = (SELECT max(first) FROM frames)")
+        assert storage_of(recorded, loaded, journal) is None
 
 
 def test_other_history_is_refused_with_what_to_do(recorded: RunFolder) -> None:
@@ -220,8 +273,35 @@ def test_other_history_is_refused_with_what_to_do(recorded: RunFolder) -> None:
         f"this journal ends at {EVENTS // 2}",
         "deployment.journal.ship",
     )
+    assert unshipped(recorded) == EVENTS // 2
 
 
 def test_second_shipper_of_a_journal_is_refused(recorded: RunFolder) -> None:
     with locked(recorded.path / "archive" / "shipping"):
         refused(invoke("journal", "ship", run=recorded.path), 1, "Another process writes")
+
+
+def test_alarm_is_set_before_the_last_shipment_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Setting the event may block, if a signal has interrupted the wait for it."""
+    calls = list[str]()
+    monkeypatch.setattr(signal, "alarm", lambda _: calls.append("alarm"))
+    stop = threading.Event()
+    monkeypatch.setattr(stop, "set", lambda: calls.append("set"))
+    stop_for_good(stop)
+    assert calls == ["alarm", "set"]
+
+
+def test_request_without_an_answer_does_not_outlive_the_broker(recorded: RunFolder) -> None:
+    pytest.importorskip("s3fs")
+    command = python_module("flyball.app.cli", "--run", str(recorded.path), "journal", "ship", "--supervised")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(120)
+        url = f"s3://bucket/run?endpoint_url=http://127.0.0.1:{silent.getsockname()[1]}"
+        recorded.settings.write_text(f'[deployment.journal]\nship = "{url}"\n')
+        with subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | CREDENTIALS) as process:
+            try:
+                with silent.accept()[0]:
+                    process.stdin.close()
+                    assert process.wait(timeout=50) == -signal.SIGALRM  # an answer is awaited for a minute
+            finally:
+                process.kill()
