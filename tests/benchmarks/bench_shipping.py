@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import pytest
@@ -31,6 +32,20 @@ RATES = (0, 5, 50, 500)
 """Events a second; the disk's fsync may allow fewer."""
 
 
+class Recorded(NamedTuple):
+    """An event's position, and when it was recorded by the monotonic clock."""
+
+    position: int
+    at_seconds: float
+
+
+class Death(NamedTuple):
+    """The number of events that a death of the disk loses, and how long ago the oldest of them was recorded."""
+
+    events: int
+    seconds: float
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("rate", RATES)
 def test_cost_and_loss(rate: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,19 +53,14 @@ def test_cost_and_loss(rate: int, tmp_path: Path, capsys: pytest.CaptureFixture[
     run.mkdir()
     disk.mkdir()
     (run / "flyball.toml").write_text(f'[deployment.journal]\nship = "{disk}"\n')
-    events, rng, clock, losses, late = (
-        generated(10**6, settings=laptop(), seed=3),
-        random.Random(rate),
-        SystemClock(),
-        [],
-        [],
-    )
+    events, rng, clock = generated(10**6, settings=laptop(), seed=3), random.Random(rate), SystemClock()
+    deaths = list[Death]()
     command = python_module("flyball.app.cli", "--run", str(run), "journal", "ship", "--supervised")
     with (
         closing(SqliteJournal(run / "journal.sqlite")) as journal,
         subprocess.Popen(command, stdin=subprocess.PIPE) as process,
     ):
-        shipper, recorded, raw_bytes = psutil.Process(process.pid), list[tuple[int, float]](), 0
+        shipper, recorded, raw_bytes = psutil.Process(process.pid), list[Recorded](), 0
 
         def record() -> int:
             envelope = next(events).envelope
@@ -59,7 +69,7 @@ def test_cost_and_loss(rate: int, tmp_path: Path, capsys: pytest.CaptureFixture[
             sealed = seal(frame, first=journal.head + 1, recorded_us=now_us, source="a@b")
             journal.append([sealed])
             journal.maintain()
-            recorded.append((sealed.last, time.monotonic()))
+            recorded.append(Recorded(sealed.last, time.monotonic()))
             return len(sealed.raw)
 
         record()
@@ -76,10 +86,9 @@ def test_cost_and_loss(rate: int, tmp_path: Path, capsys: pytest.CaptureFixture[
                 due = now + rng.uniform(1, 3)
                 shipper.suspend()
                 there = max(part.last for part in parse_parts(open_objects(str(disk), "").names("journal")))
-                lost = [at for position, at in recorded if position > there]
-                losses.append(len(lost))
-                late.append(time.monotonic() - lost[0] if lost else 0.0)
-                recorded = [(position, at) for position, at in recorded if position > there]
+                recorded = [event for event in recorded if event.position > there]
+                oldest = time.monotonic() - recorded[0].at_seconds if recorded else 0.0
+                deaths.append(Death(len(recorded), oldest))
                 shipper.resume()
         after = shipper.cpu_times()
         count, resident = journal.head - first, shipper.memory_info().rss
@@ -87,12 +96,12 @@ def test_cost_and_loss(rate: int, tmp_path: Path, capsys: pytest.CaptureFixture[
         process.wait()
     parts = [path for path in disk.rglob("*") if path.is_file()]
     spent = after.user + after.system - before.user - before.system
-    late.sort()
+    late = sorted(death.seconds for death in deaths)
     with capsys.disabled():
         sys.stdout.write(
             f"\n{rate} events/s: {spent / SECONDS:.2%} of a core, {resident / 1e6:.0f} MB; {count} events of "
             f"{raw_bytes / max(1, count):.0f} bytes, {sum(p.stat().st_size for p in parts) / max(1, count):.0f} there, "
             f"{len(parts)} objects; {len(late)} deaths: oldest lost event {late[len(late) // 2]:.2f} s (median), "
-            f"{late[-1]:.2f} s (most), {max(losses)} events at most\n"
+            f"{late[-1]:.2f} s (most), {max(death.events for death in deaths)} events at most\n"
         )
     assert late[-1] < 60
