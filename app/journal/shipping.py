@@ -123,7 +123,7 @@ class Shipper:
     def _check_parts(self, reader: SqliteJournalReader, rows: Iterable[SegmentRow]) -> None:
         """Check that the journal has the last record of each part. Raises ``OtherHistoryShipped``.
 
-        All of them are checked, because two runs that ship to one place go on after the same parts.
+        All of them are checked, because copies of a run that ship to one place go on after the same parts.
         """
         named = {_identity(row) for row in rows}
         for part in reversed(self._of("segments", "batches")):
@@ -141,7 +141,7 @@ class Shipper:
         lacks = "has another record there" if known.position <= reader.head else f"ends at {reader.head}"
         raise OtherHistoryShipped(
             f"What was shipped goes on to position {known.position}, and this journal {lacks}: it is another history, "
-            "as after a backup was restored, or while another run ships to this place.",
+            "as after a backup was restored, or while a copy of this run ships there.",
             hint="Nothing is shipped now, and nothing is deleted there. To ship this journal, name a new folder or "
             "prefix in deployment.journal.ship. To go on from what was shipped instead, restore it into a new run "
             "folder: flyball journal restore",
