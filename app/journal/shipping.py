@@ -13,7 +13,7 @@ from pathlib import Path
 from flyball.app.core.named_objects import NamedObjects
 from flyball.app.events.frames import DamagedRecord, Record
 from flyball.app.journal.archiving import records_between
-from flyball.app.journal.database import StorageError
+from flyball.app.journal.database import DamagedDatabase, StorageError
 from flyball.app.journal.ports import JournalReader, KnownRecord
 from flyball.app.journal.segments import MissingEvents, SegmentRow, damaged_segment
 from flyball.app.journal.shipped_parts import (
@@ -40,6 +40,9 @@ FULL = 9
 
 FAN = 32
 """Consecutive batches of one level that are merged. Otherwise a day would leave 43,200 batches of two seconds each."""
+
+LOST = (MissingEvents, DamagedDatabase, DamagedRecord)
+"""Errors of a segment that is missing or damaged."""
 
 LOOK_SECONDS = 60.0
 """Time between two looks at the parts, the archive and the dead letters."""
@@ -128,7 +131,7 @@ class Shipper:
         named = {_identity(row) for row in rows}
         for part in reversed(self._of("segments", "batches")):
             if _identity(part) not in named:
-                with suppress(MissingEvents):  # without its segment, nothing replaces the part
+                with suppress(*LOST):  # without its segment, nothing replaces the part
                     self._check_history(reader, KnownRecord(part.last, part.checksum))
 
     @staticmethod
@@ -263,14 +266,14 @@ def _first_record(reader: JournalReader) -> Record:
 
 
 def _checksum_at(reader: JournalReader, position: int) -> int | None:
-    """Return the checksum of the record that ends at a position; None without one. Raises ``MissingEvents``."""
+    """Return the checksum of the record that ends at a position; None without one. Raises one of ``LOST``."""
     record = next(reader.headers_back(position), None)
     return record.checksum if record and record.last == position else None
 
 
 def _known_checksum(reader: JournalReader, position: int) -> int:
-    """Return the checksum of the record that ends at a position; 0 without one, or if its segment is missing."""
-    with suppress(MissingEvents):
+    """Return the checksum of the record that ends at a position; 0 without one, or if its segment is lost."""
+    with suppress(*LOST):
         return _checksum_at(reader, position) or 0
     return 0
 

@@ -107,11 +107,18 @@ def test_batches_that_fill_a_gap_are_merged_whole(
     assert (restored.head, restored.problems) == (309, [])
 
 
+def harm_segment(path: Path, first: int, harm: str) -> None:
+    """Damage or remove the segment that begins at a position, beside the journal."""
+    segment = next((path.parent / "archive").glob(f"{first:012}-*"))
+    segment.write_bytes(b"damaged") if harm == "damaged" else segment.unlink()
+
+
+@pytest.mark.parametrize("harm", ["damaged", "missing"])
 @pytest.mark.parametrize(("first", "last"), [(1, 120), (121, 240)])
-def test_missing_local_segment_is_reported_and_the_rest_shipped(
-    objects: MemoryObjects, path: Path, target: Path, first: int, last: int
+def test_lost_local_segment_is_reported_and_the_rest_shipped(
+    objects: MemoryObjects, path: Path, target: Path, first: int, last: int, harm: str
 ) -> None:
-    next((path.parent / "archive").glob(f"{first:012}-*")).unlink()
+    harm_segment(path, first, harm)
     current = shipper(path, objects)
     current.ship()
     assert f"Events {first} to {last} cannot be shipped" in current.problem
@@ -119,14 +126,15 @@ def test_missing_local_segment_is_reported_and_the_rest_shipped(
     assert restore(target, objects).head == 300
 
 
-def test_batches_of_a_missing_local_segment_stay(objects: MemoryObjects, path: Path, target: Path) -> None:
+@pytest.mark.parametrize("harm", ["damaged", "missing"])
+def test_batches_of_a_lost_local_segment_stay(objects: MemoryObjects, path: Path, target: Path, harm: str) -> None:
     """Their history cannot be checked without the segment, which they replace."""
     current = shipper(path, objects)
     for _ in range(2):
         current.ship()
         append(path, 30)
     archive_until(path, 330)
-    next((path.parent / "archive").glob("000000000241-*")).unlink()
+    harm_segment(path, 241, harm)
     current.ship()
     assert "Events 241 to 330 cannot be shipped" in current.problem
     assert [(part.first, part.last) for part in of_kind(objects, "batches")] == [(241, 300), (301, 390), (391, 480)]
