@@ -72,8 +72,9 @@ class OwnedJournal:
         if fails and world.rng.random() < 0.5:
             raise StorageError("The journal was not written.")
         self.check_owner()
-        self._content.append(records, marks=marks, dead_letters=dead_letters)
+        # first, because the content refuses records that do not follow, and the broker would end with that error
         self._shared.witness.recorded(records, dead_letters, self._epoch, self._shared.epoch)
+        self._content.append(records, marks=marks, dead_letters=dead_letters)
         if records or dead_letters:
             world.note(f"epoch {self._epoch}", "{} records, head {}", len(records), self._content.head)
         if fails:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from bus_simulation.network import HEARTBEAT_S, Network
 from bus_simulation.world import Killed, World
-from flyball.app.core import FlyballError
+from flyball.app.journal import Fenced
+from flyball.app.journal.database import StorageError
 
 
 class Process:
@@ -86,6 +87,6 @@ class Process:
                 if self.world.strikes(self._halted):
                     self.halt(self.world.between(0.5, 20.0))
                     return
-        except (Killed, FlyballError) as error:
+        except (Killed, Fenced, StorageError) as error:
             self.end(f"{type(error).__name__}: {error}")
         self._steps = None

@@ -17,6 +17,7 @@ from flyball.app.bus.client import Changed, Client, ClientSubscription, Finished
 from flyball.app.bus.ports import PublishRefused, Sign
 from flyball.app.core import FlyballError
 from flyball.app.events.frames import Draft, hash_id
+from flyball.app.journal.database import StorageError
 from flyball.daemons.host import FAREWELL_SECONDS
 
 SIGN_S = 2.0
@@ -210,7 +211,7 @@ class ProgramProcess(Process):
         if frames := self.client.unstored():
             try:
                 self._outbox.put(frames)
-            except FlyballError as error:  # the publishers learn of it, and the frames stay in memory
+            except StorageError as error:  # the publishers learn of it, and the frames stay in memory
                 self.world.note(self.name, "cannot store {} frames: {}", len(frames), error)
             else:
                 self.client.mark_stored()
@@ -229,7 +230,7 @@ class ProgramProcess(Process):
                 self._questions.discard(token)
                 self._store_frames()
             case Settled(keys):
-                with suppress(FlyballError):  # what stays is sent again at the next start
+                with suppress(StorageError):  # what stays is sent again at the next start
                     self._outbox.remove(keys)
             case Changed(subscription):
                 if subscription.error is not None:
