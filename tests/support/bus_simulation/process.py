@@ -23,7 +23,7 @@ class Process:
     def __init__(self, world: World, network: Network, name: str, kind: str) -> None:
         self.world, self.network, self.name = world, network, name
         self.has_ended = self.is_halted = False
-        self._killed, self._halted = f"{kind} killed", f"{kind} halted"
+        self._kill_fault, self._halt_fault = f"{kind} killed", f"{kind} halted"
         self._steps: Iterator[None] | None = None
         self._wake_at: float | None = None
 
@@ -32,7 +32,7 @@ class Process:
         raise NotImplementedError
 
     def ended(self, why: str) -> None:
-        """Begin again, or not; called when the process has ended."""
+        """Note that the process has ended."""
         raise NotImplementedError
 
     def wake(self, seconds: float = 0.0) -> None:
@@ -81,10 +81,10 @@ class Process:
         self._steps = self._steps or self.turn()
         try:
             for _ in self._steps:
-                if self.world.strikes(self._killed):
+                if self.world.strikes(self._kill_fault):
                     self.end("killed between two steps")
                     return
-                if self.world.strikes(self._halted):
+                if self.world.strikes(self._halt_fault):
                     self.halt(self.world.between(0.5, 20.0))
                     return
         except (Killed, Fenced, StorageError) as error:
