@@ -58,7 +58,8 @@ $(VLLM_STAMP): deploy/vllm-requirements.txt
 SEEDS ?= 20000
 CHAOS := tests/integration/test_bus_durability.py tests/integration/test_bus_load.py \
 	tests/integration/test_living_processes.py tests/system/test_kill_any_daemon.py tests/system/test_lost_files.py \
-	tests/system/test_participants_killed.py tests/system/test_replay_killed.py
+	tests/system/test_participants_killed.py tests/system/test_postgres_loop.py tests/system/test_replay_killed.py \
+	tests/system/test_two_heads.py
 
 soak: venv
 	@$(BIN)/python tests/support/bus_soak.py --seeds $(SEEDS)

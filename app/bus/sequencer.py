@@ -93,7 +93,7 @@ class Sequencer:
         for first, ids in recent:
             self._window.remember(ids, first)
         self._records: list[Record] = []
-        self._touched: set[tuple[str, int]] = set()
+        self._touched: dict[tuple[str, int], None] = {}  # keys, in the order of change
 
     def admit(self, frame: Frame, now_us: int, source: str) -> list[Run]:
         """Assign positions to new events; return all positions of a frame.
@@ -105,7 +105,7 @@ class Sequencer:
         expected = self.marks.get(key, 0)
         if frame.base == expected and key in self.marks:
             self.marks[key] = end
-            self._touched.add(key)
+            self._touched[key] = None
             return self._order(frame, now_us, source)
         if end <= expected:
             return self._runs(frame)
@@ -129,13 +129,13 @@ class Sequencer:
         expected = self.marks.get((producer, epoch))
         if expected == base:
             self.marks[producer, epoch] = base + count
-            self._touched.add((producer, epoch))
+            self._touched[producer, epoch] = None
         return expected is None or expected < base + count
 
     def take(self) -> tuple[list[Record], dict[tuple[str, int], int]]:
-        """Return the records and the changed marks since the last call."""
+        """Return the records and the changed marks since the last call, in the order of change."""
         records, marks = self._records, {key: self.marks[key] for key in self._touched}
-        self._records, self._touched = [], set()
+        self._records, self._touched = [], {}
         return records, marks
 
     def _order(self, frame: Frame, now_us: int, source: str) -> list[Run]:

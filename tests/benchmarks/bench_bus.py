@@ -14,7 +14,7 @@ from time import monotonic, perf_counter, process_time
 
 import pytest
 import zmq
-from bus_rig import address, broker_process, checked, expect, program, publish_all, say
+from bus_rig import address, broker_process, checked, expect, print_line, program, publish_all
 from postgres_server import new_schema
 
 from flyball.app.bus import ZmqBus
@@ -207,21 +207,21 @@ def test_journal_on_postgres_beside_a_file(postgres, tmp_path, capsys):
 async def publish(folder: Path, count: int) -> None:
     events = [checked(i) for i in range(count)]
     settle_gc()
-    say(*await publish_all(ZmqBus(address(folder), producer="publisher"), events))
+    print_line(*await publish_all(ZmqBus(address(folder), producer="publisher"), events))
 
 
 async def follow(folder: Path, count: int) -> None:
     settle_gc()
     bus = ZmqBus(address(folder), producer="follower")
     async with bus.subscribe(after=0) as subscription:
-        say("ready")
+        print_line("ready")
         busy, last = process_time(), 0
         async for batch in subscription:
             for event in batch.events:
                 last = event.sequence
             if last >= count:
                 break
-    say(monotonic(), process_time() - busy)
+    print_line(monotonic(), process_time() - busy)
     await bus.close()
 
 

@@ -13,7 +13,7 @@ from threading import Event as Flag
 from time import process_time
 
 import pytest
-from bus_rig import checked, program, publish_all, say
+from bus_rig import checked, print_line, program, publish_all
 from keyed_bus import refusals_as_events
 
 from flyball.app.bus import ZmqBus
@@ -85,10 +85,10 @@ def serve(folder: Path, mode: str) -> None:
     access = Access(read_secret(folder / "head"), folder / "allowed", rights(), clock.now) if mode == "curve" else None
     journal = SqliteJournal(folder / "journal.db")
     broker = Broker(journal, "tcp://127.0.0.1:*", clock, access=access, write=refusals_as_events)
-    say(broker.endpoint)
+    print_line(broker.endpoint)
     busy = process_time()
     broker.run(stopped.is_set)
-    say(process_time() - busy)
+    print_line(process_time() - busy)
     journal.close()
 
 
@@ -99,18 +99,18 @@ def connect(folder: Path, mode: str, endpoint: str, name: str) -> ZmqBus:
 
 async def publish(folder: Path, mode: str, endpoint: str) -> None:
     events = [checked(i) for i in range(EVENTS)]
-    say(*await publish_all(connect(folder, mode, endpoint, "publisher"), events))
+    print_line(*await publish_all(connect(folder, mode, endpoint, "publisher"), events))
 
 
 async def follow(folder: Path, mode: str, endpoint: str) -> None:
     bus = connect(folder, mode, endpoint, "follower")
     async with bus.subscribe(after=0) as subscription:
-        say("ready")
+        print_line("ready")
         busy = process_time()
         async for batch in subscription:
             if batch.position >= EVENTS:
                 break
-    say(process_time() - busy)
+    print_line(process_time() - busy)
     await bus.close()
 
 

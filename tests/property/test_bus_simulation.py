@@ -1,17 +1,23 @@
 """The bus under faults drawn from seeds, and faults planted in it that the seeds have to find (ADR-041)."""
 
+import re
 from collections import Counter
 from contextlib import nullcontext
+from os import environ
+from pathlib import Path
+from subprocess import run
+from sys import executable
 from unittest.mock import patch
 
 import pytest
 from bus_simulation.disk import OwnedJournal, SimulatedOutbox
 from bus_simulation.simulation import Failure, Parts, Simulation
-from bus_simulation.world import ODDS, RATES
+from bus_simulation.world import ODDS, RATES, Violation
 from hypothesis import settings
 from profiles import THOROUGH
 
 from flyball.app.bus import wire
+from flyball.app.bus.client import Client
 from flyball.app.bus.fanout import SubscriptionCursor
 from flyball.app.bus.hub import Hub
 from flyball.app.bus.outgoing import Outgoing
@@ -35,6 +41,22 @@ def test_seed_repeats_itself():
     runs = [Simulation(7, traced=None) for _ in range(2)]
     assert runs[0].run() == runs[1].run()
     assert runs[0].world.trace() == runs[1].world.trace()
+
+
+def test_seed_repeats_itself_whatever_the_hashes_of_strings():
+    """Python draws them at each start. They decide the order in sets."""
+    soak = Path(__file__).parents[1] / "support" / "bus_soak.py"
+    traces = [
+        run(
+            [executable, soak, "--seed", "17"],
+            env=environ | {"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    assert traces[0] == traces[1]
+    assert b"a fault" in traces[0]
 
 
 class HastyHub(Hub):
@@ -85,6 +107,13 @@ class ForgetfulJournal(OwnedJournal):
         return iter(())
 
 
+class SilentClient(Client):
+    """Does not report events that it cannot read."""
+
+    def _report(self, dead):
+        pass
+
+
 class LostOutbox(SimulatedOutbox):
     """Returns nothing to the next start."""
 
@@ -93,17 +122,35 @@ class LostOutbox(SimulatedOutbox):
 
 
 PLANTED = {
-    "acknowledges before the commit": (Parts(hub=HastyHub), nullcontext),
-    "no fencing": (Parts(journal=UnfencedJournal), nullcontext),
-    "lost outbox": (Parts(outbox=LostOutbox), nullcontext),
-    "superseded broker turns clients away": (Parts(journal=CarelessJournal), nullcontext),
-    "ids are not remembered": (Parts(journal=ForgetfulJournal), nullcontext),
-    "frames are not sent again": (Parts(), lambda: patch.object(Outgoing, "restart")),
-    "gaps are not refused": (Parts(), lambda: patch.object(Sequencer, "admit", admit_after_gap)),
-    "credit is not given back": (Parts(), lambda: patch.object(SubscriptionCursor, "consume")),
-    "daemons return after they stopped": (Parts(hub=EagerReturnsHub), nullcontext),
-    "refused frame is new each time": (Parts(), lambda: patch.object(Sequencer, "skip", skip_as_new)),
-}
+    "acknowledges before the commit": (
+        "gets position .* for an event at None", Parts(hub=HastyHub), nullcontext,
+    ),
+    "no fencing": ("the broker of epoch .* wrote in epoch", Parts(journal=UnfencedJournal), nullcontext),
+    "lost outbox": ("an event is lost that was kept in an outbox", Parts(outbox=LostOutbox), nullcontext),
+    "superseded broker turns clients away": (
+        "a subscription of .* ended: The journal ends at", Parts(journal=CarelessJournal), nullcontext,
+    ),
+    "ids are not remembered": ("an event is recorded twice", Parts(journal=ForgetfulJournal), nullcontext),
+    "frames are not sent again": (
+        "not quiet .* has unacknowledged events", Parts(), lambda: patch.object(Outgoing, "restart"),
+    ),
+    "gaps are not refused": (
+        "gets position 0 for an event at",
+        Parts(),
+        lambda: patch.object(Sequencer, "admit", admit_after_gap),
+    ),
+    "credit is not given back": (
+        "not quiet .* has read up to", Parts(), lambda: patch.object(SubscriptionCursor, "consume"),
+    ),
+    "daemons return after they stopped": (
+        "NodeReturned of .* contradicts earlier facts", Parts(hub=EagerReturnsHub), nullcontext,
+    ),
+    "refused frame is new each time": (
+        "a frame of .* is two dead letters", Parts(), lambda: patch.object(Sequencer, "skip", skip_as_new),
+    ),
+    "unreadable events are not reported": ("reported .* in vain", Parts(client=SilentClient), nullcontext),
+}  # fmt: skip
+"""By fault: words of the violation that it causes, and how to plant it."""
 
 
 def admit_after_gap(sequencer, frame, now_us, source, *, admit=Sequencer.admit):
@@ -116,20 +163,17 @@ def skip_as_new(sequencer, *frame, skip=Sequencer.skip):
     return True
 
 
-def first_failure(parts):
-    """Return the number of seeds up to the first that fails, and its failure."""
+def failures(parts):
     for seed in range(MOST_SEEDS):
         try:
             Simulation(seed, parts).run()
         except Failure as failure:
-            return seed + 1, failure
-    raise AssertionError(f"{MOST_SEEDS} seeds do not find it.")
+            yield failure
 
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_planted_faults_are_found(fault):
-    parts, planted = PLANTED[fault]
+    words, parts, planted = PLANTED[fault]
     with planted():
-        seeds, failure = first_failure(parts)
-    assert failure.summary in str(failure), "the report has the trace, and what is wrong"
-    assert f"--seed {seeds - 1}" in str(failure)
+        violations = (each.summary for each in failures(parts) if isinstance(each.__cause__, Violation))
+        assert any(re.search(words, violation) for violation in violations)

@@ -239,8 +239,8 @@ async def publish_all(bus: ZmqBus, events: Sequence[Envelope[Any]]) -> tuple[flo
     return took
 
 
-def say(*words: object) -> None:
-    """Print words for the program that started this one."""
+def print_line(*words: object) -> None:
+    """Print words as a line, at once: the program that started this one may wait for it."""
     sys.stdout.write(" ".join(map(str, words)) + "\n")
     sys.stdout.flush()
 
@@ -250,7 +250,7 @@ def _serve(folder: Path, name: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     journal = named_journal(name).writer()
     broker = Broker(journal, address(folder), SystemClock())
-    say("ready")
+    print_line("ready")
     broker.run(stopped.is_set)
     journal.close()
 
@@ -279,19 +279,19 @@ async def _publish(folder: Path, who: str, count: int) -> None:
         for _ in range(4):
             group.create_task(send())
     await bus.close()
-    say("done")
+    print_line("done")
 
 
 async def _follow(folder: Path, count: int) -> None:
     """Read ``count`` events from the start, each once and in order. Fails otherwise."""
     bus = ZmqBus(address(folder), producer="follower")
     async with bus.subscribe(after=0) as subscription:
-        say("ready")
+        print_line("ready")
         events = await gather(subscription, count)
     assert [event.sequence for event in events] == list(range(1, count + 1))
     assert len({event.id for event in events}) == count
     await bus.close()
-    say("complete")
+    print_line("complete")
 
 
 if __name__ == "__main__":

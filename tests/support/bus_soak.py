@@ -1,6 +1,6 @@
 """Many seeds of the simulated bus, or one with all its steps (ADR-041)::
 
-python tests/support/bus_soak.py --seeds 20000
+python tests/support/bus_soak.py --first 20000 --seeds 1000
 python tests/support/bus_soak.py --seed 17
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from bus_rig import print_line
 from bus_simulation.simulation import Failure, Outcome, Simulation
 
 CHUNK = 50
@@ -22,7 +23,7 @@ SHOWN_FAILURES, REPORTED = 3, 1000
 
 
 def outcomes(seeds: range) -> tuple[list[Outcome], list[tuple[str, str]]]:
-    """Run some seeds; return failures with and without their latest steps."""
+    """Run seeds; return the outcomes, and each failure with and without its latest steps."""
     done, failures = [], []
     for seed in seeds:
         try:
@@ -33,30 +34,24 @@ def outcomes(seeds: range) -> tuple[list[Outcome], list[tuple[str, str]]]:
 
 
 def soak(first: int, count: int, processes: int) -> Iterator[tuple[list[Outcome], list[tuple[str, str]]]]:
-    """Run seeds in several processes, by parts."""
+    """Run seeds in several processes; yield the results of each ``CHUNK``."""
     parts = [range(at, min(at + CHUNK, first + count)) for at in range(first, first + count, CHUNK)]
     with get_context("spawn").Pool(processes) as pool:
         yield from pool.imap_unordered(outcomes, parts)
 
 
-def say(*lines: object) -> None:
-    """Print lines."""
-    sys.stdout.writelines(f"{line}\n" for line in lines)
-    sys.stdout.flush()
-
-
 def main() -> None:
-    """Run what the arguments name. The status is 1 if a seed failed."""
+    """Run the seeds of the command line. The status is 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=1000, help="how many")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--seeds", type=int, default=1000, help="number of seeds")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--seed", type=int, help="only this one, with all its steps")
+    parser.add_argument("--seed", type=int, help="run this seed alone, and print all its steps")
     options = parser.parse_args()
     if options.seed is not None:
         simulation = Simulation(options.seed, traced=None)
         outcome = simulation.run()
-        say(simulation.world.trace(), outcome)
+        print_line(f"{simulation.world.trace()}\n{outcome}")
         return
     began, events, drained, struck, seeds, failures = time.monotonic(), 0, 0.0, Counter[str](), 0, 0
     for done, failed in soak(options.first, options.seeds, options.processes):
@@ -64,14 +59,15 @@ def main() -> None:
         for outcome in done:
             events, drained, struck = events + outcome.events, max(drained, outcome.drained_s), struck + outcome.struck
         if not seeds % REPORTED:
-            say(f"{seeds} seeds, {failures} failed")
+            print_line(f"{seeds} seeds, {failures} failed")
         for failure, summary in failed:
             failures += 1
-            say(failure if failures <= SHOWN_FAILURES else summary)
+            print_line(failure if failures <= SHOWN_FAILURES else summary)
     rate = seeds / (time.monotonic() - began)
-    say(f"{seeds} seeds, {failures} failed; {events} events, quiet {drained:.1f} s after the last fault at most.")
-    say(f"{rate:.1f} seeds a second in {options.processes} processes.")
-    say(*(f"{times:8}  {kind}" for kind, times in struck.most_common()))
+    print_line(f"{seeds} seeds, {failures} failed; {events} events, at rest within {drained:.1f} s of the last fault.")
+    print_line(f"{rate:.1f} seeds a second in {options.processes} processes.")
+    for kind, times in struck.most_common():
+        print_line(f"{times:8}  {kind}")
     sys.exit(failures > 0)
 
 

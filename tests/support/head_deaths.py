@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bus_rig import FLYBALL, checked, say
+from bus_rig import FLYBALL, checked, print_line
 from ports import free_port
 from postgres_server import new_schema, postgres_server
 
@@ -178,8 +178,8 @@ def main() -> None:
             seen = asyncio.run(deaths(heads, seed=1, kills=kills, stops=stops))
         pauses = sorted(seen.pauses)
         quantiles = {share: round(pauses[int(share * (len(pauses) - 1))], 2) for share in (0.5, 0.95, 1.0)}
-        say(f"{len(seen.acknowledged)} events acknowledged, pauses in s by quantile: {quantiles}")
-        say("\n".join(faults(seen, url)) or "nothing lost, nothing twice, order exact")
+        print_line(f"{len(seen.acknowledged)} events acknowledged, pauses in s by quantile: {quantiles}")
+        print_line("\n".join(faults(seen, url)) or "nothing lost, nothing twice, order exact")
 
 
 if __name__ == "__main__":

@@ -107,6 +107,15 @@ def test_marks_follow_frames_in_turn_and_are_forgotten():
         assert s.take() == ([], marks)
 
 
+def test_changed_marks_are_in_the_order_of_change():
+    """A journal keeps a producer's latest epochs. So their order must not depend on the hashes of names."""
+    s, producers = sequencer(), [f"producer {number}" for number in range(10)]
+    for producer in producers:
+        s.introduce(producer, 1, 0)
+        s.skip(producer, 1, 0, 2)
+    assert [producer for producer, _ in s.take()[1]] == producers
+
+
 def test_time_never_goes_back():
     s = Sequencer(0, 100)
     s.introduce("p", 1, 0)

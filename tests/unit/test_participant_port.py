@@ -27,10 +27,12 @@ class Rig:
         headers = {"authorization": f"Bearer {TOKEN}"}
         self.client = httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=headers)
         self.reports: list[dict] = []
+        self.jobs: list[asyncio.Task] = []
 
     async def run(self, name: str = "train", spec: Any = TRAIN) -> asyncio.Task:
         function = f"{JOBS}:{name}"
         task = asyncio.get_running_loop().create_task(self.engine.run(function, spec, self.reports.append, 60.0))
+        self.jobs.append(task)
         await asyncio.sleep(0)
         return task
 
@@ -45,6 +47,7 @@ async def rig() -> AsyncIterator[Rig]:
     yield rig
     await rig.client.aclose()
     await rig.engine.close()
+    await asyncio.gather(*rig.jobs, return_exceptions=True)  # retrieves the errors of those that the end cut off
 
 
 async def test_worker_gets_a_request_and_answers_it(rig: Rig) -> None:
@@ -125,11 +128,14 @@ async def test_request_of_a_silent_worker_goes_to_the_next(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("sign", ["progress", "asks again"])
-async def test_sign_of_life_keeps_an_attempt(rig: Rig, sign: str) -> None:
+async def test_sign_of_life_keeps_an_attempt(rig: Rig, monkeypatch: pytest.MonkeyPatch, sign: str) -> None:
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: now)
     job, ask = await rig.run("play", PLAY), ASK | {"silent_seconds": 1.0}
     _, request = await rig.post("/requests", ask)
     for _ in range(3):
-        await asyncio.sleep(0.5)
+        now += 0.9
         if sign == "progress":
             path = f"/attempts/{request['attempt']}/progress"
             assert await rig.post(path, {"epoch": 1, "epochs": 1}) == (204, None)

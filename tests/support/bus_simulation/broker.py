@@ -31,7 +31,8 @@ class BrokerMachine:
         network: where it listens.
         shared: the journal.
         node: the machine's name, and its address.
-        hub: the class of broker, and ``journal`` that of its journal.
+        hub: class of its hubs.
+        journal: class of its journals.
         takeover_s: seconds of silence after which a standby takes over; 0 if there is no other broker.
     """
 
@@ -62,23 +63,24 @@ class BrokerMachine:
         else:
             self._world.after(self._world.between(0.5, 1.0) * WATCH_S, self.watch)
 
-    def take_over(self) -> None:
-        """Begin to serve."""
+    def take_over(self) -> bool:
+        """Begin to serve; return False if a broker runs here already."""
         if self.process is not None:
-            return
+            return False
         self._starts += 1
         journal = self._journal(self._shared)
         self._world.note(self.node, "takes over at {} in epoch {}", journal.head, self._shared.epoch)
         hub = self._hub(journal, f"broker@{self.node}", self._limits)
         self.process = BrokerProcess(self, self._world, self._network, hub, journal, f"{self.node} {self._starts}")
         self.process.wake()
+        return True
 
     def now_us(self) -> int:
         """Return the machine's time of day, in microseconds since 1970 UTC."""
         return START_US + round(self._world.now * SECOND_US) + self.clock_error_us
 
     def ended(self) -> None:
-        """Start another broker soon."""
+        """Start the next broker soon."""
         self.process = None
         self._world.after(self._world.between(0.05, 2.0), self.watch)
 
@@ -111,7 +113,7 @@ class BrokerProcess(Process):
         self._machine.ended()
 
     def turn(self) -> Iterator[None]:
-        """Take the steps of ``Broker._turn``."""
+        """See ``Broker._turn``."""
         now, now_us = self.world.now, self._machine.now_us()
         self._listened += min(now - self._turned, LONGEST_TURN_S)
         self._turned = now
@@ -122,12 +124,12 @@ class BrokerProcess(Process):
             yield
         if now >= self._next_tick:
             self._next_tick = max(self._next_tick + self._tick_s, now)
-            self.hub.originate(self._written([ClockTick(period_seconds=1.0)], now_us), now_us)
+            self.hub.originate(self._envelopes([ClockTick(period_seconds=1.0)], now_us), now_us)
         self.hub.settle()
         yield
         facts = [] if self._inboxes else self.hub.presence_facts(self._listened)
         if facts:
-            self.hub.originate(self._written(facts, now_us), now_us)
+            self.hub.originate(self._envelopes(facts, now_us), now_us)
             self.hub.settle()
             yield
         for peer, parts in self.hub.messages():
@@ -157,6 +159,6 @@ class BrokerProcess(Process):
         else:
             self.hub.forget(peer)
 
-    def _written(self, facts: Sequence[Payload], now_us: int) -> list[Envelope[Any]]:
+    def _envelopes(self, facts: Sequence[Payload], now_us: int) -> list[Envelope[Any]]:
         time = EPOCH + timedelta(microseconds=now_us)
         return [originate(fact, event_id=derive_id(self.name, next(self._facts)), time=time) for fact in facts]

@@ -1,6 +1,6 @@
 """Disks: a journal that brokers share, outboxes and programs' saved state.
 
-A write is wholly there or not, also where it fails: after a failed fsync the pages may be on the disk all the same.
+A write is wholly there or not, also if it fails: after a failed fsync the pages may be on the disk.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,7 +22,8 @@ class SharedJournal:
 
     Attributes:
         epoch: counts takeovers.
-        renewed: when the broker that may write was last seen to live.
+        renewed: time at which the broker that may write last showed life.
+        shows_new_head: a superseded broker reads its successor's head, as from a database without a cache.
     """
 
     def __init__(self, world: World, witness: Witness) -> None:
@@ -30,11 +31,10 @@ class SharedJournal:
         self.content = MemoryJournal()
         self.epoch, self.renewed = 0, -1000.0
         self.shows_new_head = world.rng.random() < 0.5
-        """A superseded broker that asks for the end sees that of its successor, as in a database without a cache."""
 
 
 class OwnedJournal:
-    """A broker's journal from its takeover on; see ``Journal``. After the next takeover it writes nothing."""
+    """A broker's journal from its takeover until the next one, after which it writes nothing; see ``Journal``."""
 
     def __init__(self, shared: SharedJournal) -> None:
         shared.epoch += 1
@@ -72,8 +72,9 @@ class OwnedJournal:
         if fails and world.rng.random() < 0.5:
             raise StorageError("The journal was not written.")
         self.check_owner()
-        self._content.append(records, marks=marks, dead_letters=dead_letters)
+        # first, because the content refuses records that do not follow, and the broker would end with that error
         self._shared.witness.recorded(records, dead_letters, self._epoch, self._shared.epoch)
+        self._content.append(records, marks=marks, dead_letters=dead_letters)
         if records or dead_letters:
             world.note(f"epoch {self._epoch}", "{} records, head {}", len(records), self._content.head)
         if fails:

@@ -15,17 +15,12 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 10.0
 """Seconds after which ZeroMQ gives up a silent connection (HEARTBEAT_TIMEOUT)."""
 
-KINDS = {
-    getattr(wire, name): name
-    for name in (
-        *("HELLO", "FRAME", "SUBSCRIBE", "CREDIT", "UNSUBSCRIBE", "ASK", "SIGN"),
-        *("WELCOME", "GREET", "ACK", "REJECT", "OPENED", "CLOSED", "EVENTS", "ANSWER", "FOREIGN", "BEAT", "ERROR"),
-    )
-}
+KINDS = {value: name for name, value in vars(wire).items() if isinstance(value, bytes) and len(value) == 1}
+"""Names of the kinds of messages."""
 
 
 class Sent:
-    """A message in the trace."""
+    """A message as the trace shows it."""
 
     def __init__(self, parts: list[bytes]) -> None:
         self._parts = parts
@@ -55,7 +50,7 @@ class Sent:
 class Pipe:
     """One direction of a connection. A cut keeps some of the messages under way, and loses all later ones.
 
-    ``loses_frame`` loses the next frame alone. TCP never does that, and brokers have to notice the gap.
+    ``loses_frame`` loses the next frame alone. TCP never does that, but brokers must notice the gap.
     """
 
     def __init__(self, world: World, deliver: Callable[[list[bytes]], None]) -> None:
@@ -94,6 +89,7 @@ class Connection:
 
     Attributes:
         peer: the broker's name of it.
+        is_lost: it is broken, whether the two sides know it or not.
         is_reachable: the broker does not know yet that it is lost.
     """
 
@@ -102,13 +98,13 @@ class Connection:
         self.peer = b"peer %d" % number
         self.to_broker = Pipe(world, lambda parts: broker.arrive(self, parts))
         self.to_program = Pipe(world, lambda parts: program.arrive(self, parts))
-        self.is_reachable, self._is_lost = True, False
+        self.is_reachable, self.is_lost = True, False
 
     def lose(self, *, silently: bool = False) -> None:
         """Break the connection. Both sides notice soon, or, if it breaks silently, by missing heartbeats."""
-        if self._is_lost:
+        if self.is_lost:
             return
-        self._is_lost = True
+        self.is_lost = True
         self.to_broker.cut()
         self.to_program.cut()
         most = HEARTBEAT_S if silently else 0.05
@@ -126,13 +122,13 @@ class Network:
         self._world = world
         self.listening: dict[str, BrokerProcess] = {}
         self.connections: list[Connection] = []
-        self._parted: dict[tuple[str, str], float] = {}  # until when a program cannot reach a broker
+        self._parted_until: dict[tuple[str, str], float] = {}  # by program and broker's address
         self._opened = 0
 
     def connect(self, program: "ProgramProcess", address: str) -> Connection | None:
         """Open a connection; None if nobody answers there."""
         broker = self.listening.get(address)
-        is_parted = not self._world.is_calm and self._parted.get((program.name, address), 0.0) > self._world.now
+        is_parted = not self._world.is_calm and self._parted_until.get((program.name, address), 0.0) > self._world.now
         if broker is None or broker.is_halted or is_parted:
             return None
         self._opened += 1
@@ -142,7 +138,7 @@ class Network:
 
     def part(self, connection: Connection, seconds: float) -> None:
         """Part the two sides of a connection for some time."""
-        self._parted[connection.program.name, connection.broker.address] = self._world.now + seconds
+        self._parted_until[connection.program.name, connection.broker.address] = self._world.now + seconds
         connection.lose(silently=True)
 
     def of(self, process: "BrokerProcess | ProgramProcess") -> list[Connection]:
@@ -150,6 +146,6 @@ class Network:
         return [each for each in self.connections if process in (each.program, each.broker)]
 
     def open_connections(self) -> list[Connection]:
-        """Return the connections of processes that live."""
-        self.connections = [each for each in self.connections if not (each.program.has_ended or each.broker.has_ended)]
+        """Return the connections that are not lost."""
+        self.connections = [each for each in self.connections if not each.is_lost]
         return self.connections

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from bus_simulation.network import HEARTBEAT_S, Network
 from bus_simulation.world import Killed, World
-from flyball.app.core import FlyballError
+from flyball.app.journal import Fenced
+from flyball.app.journal.database import StorageError
 
 
 class Process:
@@ -22,7 +23,7 @@ class Process:
     def __init__(self, world: World, network: Network, name: str, kind: str) -> None:
         self.world, self.network, self.name = world, network, name
         self.has_ended = self.is_halted = False
-        self._killed, self._halted = f"{kind} killed", f"{kind} halted"
+        self._kill_fault, self._halt_fault = f"{kind} killed", f"{kind} halted"
         self._steps: Iterator[None] | None = None
         self._wake_at: float | None = None
 
@@ -31,7 +32,7 @@ class Process:
         raise NotImplementedError
 
     def ended(self, why: str) -> None:
-        """Begin again, or not; called when the process has ended."""
+        """Note that the process has ended."""
         raise NotImplementedError
 
     def wake(self, seconds: float = 0.0) -> None:
@@ -80,12 +81,12 @@ class Process:
         self._steps = self._steps or self.turn()
         try:
             for _ in self._steps:
-                if self.world.strikes(self._killed):
+                if self.world.strikes(self._kill_fault):
                     self.end("killed between two steps")
                     return
-                if self.world.strikes(self._halted):
+                if self.world.strikes(self._halt_fault):
                     self.halt(self.world.between(0.5, 20.0))
                     return
-        except (Killed, FlyballError) as error:
+        except (Killed, Fenced, StorageError) as error:
             self.end(f"{type(error).__name__}: {error}")
         self._steps = None

@@ -1,4 +1,4 @@
-"""Machines with a program: the shell around a ``Client`` as in ``flyball.app.bus.zmq_bus``, and what programs do."""
+"""Machines with a program: the shell around a ``Client`` as in ``flyball.app.bus.zmq_bus``, and its owner."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -17,6 +17,7 @@ from flyball.app.bus.client import Changed, Client, ClientSubscription, Finished
 from flyball.app.bus.ports import PublishRefused, Sign
 from flyball.app.core import FlyballError
 from flyball.app.events.frames import Draft, hash_id
+from flyball.app.journal.database import StorageError
 from flyball.daemons.host import FAREWELL_SECONDS
 
 SIGN_S = 2.0
@@ -84,7 +85,11 @@ class ProgramMachine:
 
 @dataclass(eq=False)
 class Follower:
-    """A subscription and the state folded from it. ``dead`` are unreadable events that this process has reported."""
+    """A subscription and the state folded from it.
+
+    Attributes:
+        dead: positions of unreadable events that this process has reported.
+    """
 
     types: frozenset[str] | None
     fold: SavedFold
@@ -109,7 +114,7 @@ class ProgramProcess(Process):
             last_record=max((known for fold in machine.saved if (known := fold.known)), default=None),
         )
         self._connection: Connection | None = None
-        self._news: deque[tuple[bool, Connection]] = deque()  # connections made and lost
+        self._connection_changes: deque[tuple[bool, Connection]] = deque()  # True for one that was made
         self._inbox: deque[list[bytes]] = deque()
         self._publishes: dict[int, list[int]] = {}  # hashed ids, by token
         self._questions: set[int] = set()
@@ -117,7 +122,7 @@ class ProgramProcess(Process):
         self._is_closing = False
 
     def begin(self) -> None:
-        """Connect, subscribe, and publish what may be lost."""
+        """Connect, subscribe, and publish again the events that may be lost."""
         for types, fold in zip(self._habits.follows, self._machine.saved, strict=True):
             after = 0 if fold.cursor is None and not self._habits.from_head else fold.cursor
             self.followers.append(Follower(types, replace(fold, cursor=after), self.client.subscribe(types, after)))
@@ -147,13 +152,13 @@ class ProgramProcess(Process):
             self._connect_later()
             return
         self._connection = connection
-        self._news.append((True, connection))
+        self._connection_changes.append((True, connection))
         self.wake(self.world.between(0.0, 0.01))
 
     def lost(self, connection: Connection) -> None:
         """Notice that a connection is lost."""
         if not self.has_ended:
-            self._news.append((False, connection))
+            self._connection_changes.append((False, connection))
             self.wake()
 
     def arrive(self, connection: Connection, parts: list[bytes]) -> None:
@@ -184,13 +189,13 @@ class ProgramProcess(Process):
             for output in self.client.outputs():
                 self._act(output)
                 yield
-            is_busy = bool(messages or received or self._news)
+            is_busy = bool(messages or received or self._connection_changes)
         if (due := self.client.next_deadline()) is not None:
             self.wake(max(0.0, due - self.world.now))
 
     def _watch_connection(self) -> None:
-        while self._news:
-            is_made, connection = self._news.popleft()
+        while self._connection_changes:
+            is_made, connection = self._connection_changes.popleft()
             if connection is not self._connection:
                 continue
             self.world.note(self.name, "{} {}", "connects to" if is_made else "loses", connection.broker.name)
@@ -210,7 +215,7 @@ class ProgramProcess(Process):
         if frames := self.client.unstored():
             try:
                 self._outbox.put(frames)
-            except FlyballError as error:  # the publishers learn of it, and the frames stay in memory
+            except StorageError as error:  # the publishers learn of it, and the frames stay in memory
                 self.world.note(self.name, "cannot store {} frames: {}", len(frames), error)
             else:
                 self.client.mark_stored()
@@ -229,14 +234,14 @@ class ProgramProcess(Process):
                 self._questions.discard(token)
                 self._store_frames()
             case Settled(keys):
-                with suppress(FlyballError):  # what stays is sent again at the next start
+                with suppress(StorageError):  # what stays is sent again at the next start
                     self._outbox.remove(keys)
             case Changed(subscription):
                 if subscription.error is not None:
                     raise Violation(f"a subscription of {self.name} ended: {subscription.error}")
                 self._read_later(next(each for each in self.followers if each.subscription is subscription))
 
-    # What the program does
+    # Publishing
 
     def _publish_later(self) -> None:
         self.world.after(self.world.rng.expovariate(1 / self._habits.pause_s), self._publish_some)
@@ -281,7 +286,7 @@ class ProgramProcess(Process):
                 self.wake()
             self.world.after(SIGN_S, self._show_life)
 
-    # What the program reads
+    # Reading
 
     def _read_later(self, follower: Follower) -> None:
         if not follower.is_reading:
@@ -326,16 +331,18 @@ class ProgramProcess(Process):
 
     # The end
 
-    def close(self) -> None:
-        """End in order: publish the last event, and leave a little later."""
-        if not self.is_halted and not self._is_closing:
-            self._is_closing = True
-            if self._habits.is_sole:
-                self._publish(stopped(self.name, self._machine.starts))
-            self.world.after(self.world.between(0.0, FAREWELL_SECONDS), self._leave)
+    def close(self) -> bool:
+        """End in order: publish the last event, and leave a little later. Return False if it is halted or closing."""
+        if self.is_halted or self._is_closing:
+            return False
+        self._is_closing = True
+        if self._habits.is_sole:
+            self._publish(stopped(self.name, self._machine.starts))
+        self.world.after(self.world.between(0.0, FAREWELL_SECONDS), self._leave)
+        return True
 
     def _leave(self) -> None:
-        """Keep what is not acknowledged in the outbox, and end."""
+        """Store unacknowledged frames in the outbox, and end."""
         if self.is_halted:
             self.world.after(0.5, self._leave)
         elif not self.has_ended:
@@ -344,7 +351,7 @@ class ProgramProcess(Process):
             self.end("in order")
 
     def unfinished(self) -> str:
-        """Return what this program still waits for; empty if nothing."""
+        """Return the reason why this program is not at rest; empty if it is."""
         client = self.client
         if self.is_halted or not client.is_welcome:
             return f"{self.name} is not connected"

@@ -1,4 +1,4 @@
-"""One seed from its first event until all is quiet, and the checks at the end."""
+"""One seed, from its first event until everything is at rest, and the checks at the end."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from bus_simulation.broker import BrokerMachine
 from bus_simulation.disk import OwnedJournal, SharedJournal, SimulatedOutbox
-from bus_simulation.network import HEARTBEAT_S, Network
+from bus_simulation.network import HEARTBEAT_S, Connection, Network
 from bus_simulation.program import Habits, ProgramMachine
 from bus_simulation.witness import Witness, check
 from bus_simulation.world import RATES, TRACED_STEPS, Violation, World
@@ -108,7 +108,7 @@ class Simulation:
             )
             for name in PROGRAMS[: rng.randint(2, len(PROGRAMS))]
         ]  # fmt: skip
-        self._faults: dict[str, Callable[[], None]] = {
+        self._faults: dict[str, Callable[[], bool]] = {
             "connection lost": self._lose_connection,
             "frame lost": self._lose_frame,
             "network parted": self._part_network,
@@ -167,7 +167,7 @@ class Simulation:
         )
 
     def _unfinished(self) -> str:
-        """Return what still has to happen; empty if nothing."""
+        """Return the reason why not everything is at rest; empty if it is."""
         for machine in self._programs:
             if machine.process is None:
                 return f"{machine.name} does not run"
@@ -176,11 +176,9 @@ class Simulation:
         return ""
 
     def _check_end(self) -> None:
-        witness, letters = self.witness, Counter[tuple[int, str]]()
+        witness = self.witness
         witness.check_promises()
-        for letter in self.shared.content.dead_letters():
-            letters[letter.position, letter.reporter] += bool(letter.position)
-        check(all(times == 1 for (at, _), times in letters.items() if at), "a dead letter is kept twice: {}", letters)
+        dead_letters = {(dead.position, dead.reporter) for dead in self.shared.content.dead_letters()}
         for machine in self._programs:
             assert machine.process is not None
             for follower in machine.process.followers:
@@ -189,7 +187,7 @@ class Simulation:
                 wanted = witness.digest(follower.types, fold.start, fold.cursor)
                 check(fold.digest == wanted, "the state of {} is not that of {} events", machine.name, fold.cursor)
                 for position in follower.dead:
-                    check(letters[position, machine.name] == 1, "{} reported {} in vain", machine.name, position)
+                    check((position, machine.name) in dead_letters, "{} reported {} in vain", machine.name, position)
 
     def _check_presence(self) -> None:
         """Check that no program that shows life is lost, some time after the last fault."""
@@ -202,40 +200,49 @@ class Simulation:
 
     def _fault(self, kind: str) -> None:
         if not self.world.is_calm:
-            self.world.struck[kind] += 1
-            self.world.note("a fault", "{}", kind)
-            self._faults[kind]()
+            if self._faults[kind]():
+                self.world.struck[kind] += 1
+                self.world.note("a fault", "{}", kind)
             self._fault_later(kind)
 
-    def _lose_connection(self) -> None:
-        if connections := self._network.open_connections():
-            self.world.rng.choice(connections).lose(silently=self.world.rng.random() < 0.3)
+    # Faults. Each returns False if it has no effect.
 
-    def _lose_frame(self) -> None:
+    def _connection(self) -> Connection | None:
+        """Return an open connection, if there is one."""
+        connections = self._network.open_connections()
+        return self.world.rng.choice(connections) if connections else None
+
+    def _lose_connection(self) -> bool:
+        if connection := self._connection():
+            connection.lose(silently=self.world.rng.random() < 0.3)
+        return connection is not None
+
+    def _lose_frame(self) -> bool:
         """Lose a frame, and then the connection, because without a later frame nobody notices."""
-        if connections := self._network.open_connections():
-            connection = self.world.rng.choice(connections)
+        if connection := self._connection():
             connection.to_broker.loses_frame = self.witness.frames_were_lost = True
             self.world.after(self.world.between(0.5, 3.0), connection.lose)
+        return connection is not None
 
-    def _part_network(self) -> None:
-        if connections := self._network.open_connections():
-            self._network.part(self.world.rng.choice(connections), self.world.between(0.5, 15.0))
+    def _part_network(self) -> bool:
+        if connection := self._connection():
+            self._network.part(connection, self.world.between(0.5, 15.0))
+        return connection is not None
 
-    def _ask_for_greeting(self) -> None:
-        if connections := self._network.open_connections():
+    def _ask_for_greeting(self) -> bool:
+        if connection := self._connection():
             parts = [wire.GREET_FORM.pack(wire.GREET, self.world.rng.choice((0, 0, 300))), b"a test"]
-            self.world.rng.choice(connections).to_program.send(parts)
+            connection.to_program.send(parts)
+        return connection is not None
 
-    def _set_clock(self) -> None:
+    def _set_clock(self) -> bool:
         machine = self.world.rng.choice(self._brokers)
         machine.clock_error_us = round(self.world.between(-7200.0, 7200.0) * SECOND_US)
+        return True
 
-    def _take_over(self) -> None:
-        if len(self._brokers) > 1:
-            self.world.rng.choice(self._brokers).take_over()
+    def _take_over(self) -> bool:
+        return len(self._brokers) > 1 and self.world.rng.choice(self._brokers).take_over()
 
-    def _end_program(self) -> None:
+    def _end_program(self) -> bool:
         process = self.world.rng.choice(self._programs).process
-        if process is not None:
-            process.close()
+        return process is not None and process.close()

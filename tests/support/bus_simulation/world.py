@@ -1,4 +1,4 @@
-"""Virtual time, chance and faults of one seed, and a trace of what happened."""
+"""Virtual time, chance and faults of one seed, and a trace of its steps."""
 
 from collections import Counter, deque
 from collections.abc import Callable
@@ -71,7 +71,7 @@ class World:
         return most * self.rng.random() ** 2 if self.rng.random() < 0.5 else 0.0
 
     def strikes(self, kind: str) -> bool:
-        """Return whether a fault happens here."""
+        """Return True if a fault strikes at this step. It is counted then, and added to the trace."""
         if self.is_calm or not (odds := self._odds[kind]) or self.rng.random() >= odds:
             return False
         self.struck[kind] += 1
@@ -83,22 +83,22 @@ class World:
         self.is_calm = True
 
     def at(self, time: float, action: Callable[[], None]) -> None:
-        """Do something at a time."""
+        """Schedule an action at a time."""
         heappush(self._agenda, (time, next(self._numbers), action))
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do something some seconds from now."""
+        """Schedule an action some seconds from now."""
         self.at(self.now + seconds, action)
 
     def between(self, least: float, most: float) -> float:
-        """Return a number of seconds."""
+        """Draw a number of seconds."""
         return least + (most - least) * self.rng.random()
 
     def run(self, until: float) -> None:
-        """Do all that is due up to a time.
+        """Take the scheduled actions up to a time.
 
         Raises:
-            Violation: there is more to do than in any seed that makes progress.
+            Violation: there are more actions than in any seed that makes progress.
         """
         agenda = self._agenda
         while agenda and agenda[0][0] <= until:
@@ -109,7 +109,7 @@ class World:
         self.now = until
 
     def note(self, who: str, template: str, *values: object) -> None:
-        """Add a step to the trace."""
+        """Add a step of a process to the trace."""
         self._trace.append((self.now, who, template, values))
 
     def trace(self) -> str:
