@@ -97,8 +97,14 @@ def check_stall(
 
 def stall_text(data: PlateauDetected) -> str:
     """Return what showed a stall: the greatest likely gain in a window, and the threshold if it was recorded."""
-    text = f"it gains at most {data.upper_bound * data.window_hours:.3g} Elo in {_window_text(data.window_hours)}"
-    return text if data.least_gain is None else f"{text}, less than {data.least_gain:.3g} (feedback.stall.velocity)"
+    most = _elo_text(data.upper_bound * data.window_hours)
+    text = f"it gains at most {most} Elo in {_window_text(data.window_hours)}"
+    return text if data.least_gain is None else f"{text}, less than {_elo_text(data.least_gain)} (feedback.stall.velocity)"
+
+
+def _elo_text(elo: float) -> str:
+    """Return Elo with one decimal, without it if it is 0; never a power of ten."""
+    return f"{elo:.1f}".removesuffix(".0")
 
 
 def _window_text(hours: float) -> str:

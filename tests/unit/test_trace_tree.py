@@ -215,8 +215,8 @@ THRESHOLD = "the threshold (feedback.quality."
             ),
         ),
         (
-            PlateauDetected(velocity=-3.0, upper_bound=7.0, window_hours=6.0, least_gain=None),
-            "a stall: it gains at most 42 Elo in 6 h; a boost comes before a plateau",
+            PlateauDetected(velocity=-3.0, upper_bound=200.2, window_hours=6.0, least_gain=None),
+            "a stall: it gains at most 1201.2 Elo in 6 h; a boost comes before a plateau",
         ),
         (
             RegressionDetected(
