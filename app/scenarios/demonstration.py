@@ -92,8 +92,8 @@ ACTS: Final[Sequence[Act]] = (
         page="/events?pattern=NODE_*",
         waits="the process that plants it: it plays games, and falsifies their results",
         explained="Another worker's games of the same configuration follow the rules, so the fault is the worker's. "
-        "One game that differs is enough, because a replay is exact. Its shards are dropped, it would play only probes, "
-        "and training goes on with the others' games.",
+        "One game that differs is enough, because a replay is exact. Its shards are dropped, it would play only "
+        "probes, and training goes on with the others' games.",
     ),
     Act(
         title="the only worker's games contradict the rules",
@@ -127,8 +127,8 @@ ACTS: Final[Sequence[Act]] = (
         waits=f"the process that plants it, and a champion of {LEARNING} that plays well enough to be spoiled",
         explained="The watchdog adds up evidence of a drop from game to game (a CUSUM test) and says how severe it is. "
         "The lifecycle rolls back severe and critical ones, from 50 Elo on; minor and moderate ones are left to later "
-        "candidates. Those of this time are dropped without a verdict, if another model becomes current first, or refused, "
-        "because they were not trained from the current model.",
+        "candidates. Those of this time are dropped without a verdict, if another model becomes current first, or "
+        "rejected, because they were not trained from the current model.",
     ),
 )
 
