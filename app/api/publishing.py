@@ -1,17 +1,32 @@
 """Publishing events by hand: permitted types, fitting data, acknowledgement."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
 from flyball.app.api.runs import RunLocation, Say, check_config, complaint, current_model, open_journal
 from flyball.app.api.selection import Selection
 from flyball.app.bus import BROKER_ONLY, BrokerUnavailable, Bus
-from flyball.app.core import NAME_LENGTH, BadUsage, FlyballError
-from flyball.app.events import Envelope, Event, EventVoided, ModelRolledBack, Payload, RollbackRequested, Scope
+from flyball.app.core import HASH_DIGITS, NAME_LENGTH, BadUsage, FlyballError, ModelHash
+from flyball.app.events import (
+    Envelope,
+    Event,
+    EventVoided,
+    ModelPromoted,
+    ModelRolledBack,
+    Payload,
+    RollbackRequested,
+    Scope,
+    TrainingCompleted,
+)
 from flyball.app.journal import JournalReader, NotAJournal
+
+_BEGINNING = re.compile(f"[0-9a-f]{{{HASH_DIGITS},63}}")
+"""The beginning of a model's hash."""
 
 SOME = 3
 """Ids named when many events were not acknowledged."""
@@ -41,6 +56,35 @@ def payload_of(kind: type[Payload], data: str | Mapping[str, Any]) -> Payload:
         raise BadData(f"The data does not fit {kind.event_name}: {what}.", hint=hint) from error
     except TypeError as error:  # values that JSON does not know
         raise BadData(f"The data does not fit {kind.event_name}: {error}.", hint=hint) from error
+
+
+def with_whole_hashes(location: RunLocation, kind: type[Payload], data: str, say: Say) -> str:
+    """Return JSON data in which models' hashes are whole that were written as displays show them, by their beginnings.
+
+    What is not the beginning of a known model's hash stays as it is. Raises ``BadData`` if it is that of several.
+    """
+    fields = [name for name, field in kind.model_fields.items() if _is_model(field.annotation)]
+    try:
+        values = json.loads(data)
+        begun = {name: values[name] for name in fields if _BEGINNING.fullmatch(values.get(name) or "")}
+    except (ValueError, AttributeError, TypeError):  # no JSON, or other values: see payload_of
+        return data
+    if not begun:
+        return data
+    with suppress(NotAJournal), open_journal(location) as reader:
+        made = Selection(frozenset({TrainingCompleted, ModelPromoted}), None).read(reader, on_dead=complaint(say))
+        models = {event.data.model for event in made}
+        for name, beginning in begun.items():
+            found = sorted(model for model in models if model.startswith(beginning))
+            if len(found) > 1:
+                raise BadData(f"{len(found)} models' hashes begin with {beginning}.", hint="Write more of the hash.")
+            values[name] = found[0] if found else beginning
+    return json.dumps(values)
+
+
+def _is_model(annotation: Any) -> bool:
+    """Return whether a field is a model's hash."""
+    return ModelHash in (annotation, *get_args(annotation))
 
 
 def check_id(event_id: str | None) -> None:

@@ -67,7 +67,7 @@ class RunLocation:
 
     @property
     def journal(self) -> JournalLocation:
-        """Where the run's journal is; with unusable settings, the file in the run folder. Raises ``OtherJournal``."""
+        """The place of its journal; with unusable settings, the file in the run folder. Raises ``OtherJournal``."""
         settings = JournalSettings()
         with suppress(FlyballError):
             settings = self.load().deployment.journal

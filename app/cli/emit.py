@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from flyball.app.api.publishing import BadData, check_id, check_publishable, check_scope, payload_of, publish_on
+from flyball.app.api.publishing import (
+    BadData,
+    check_id,
+    check_publishable,
+    check_scope,
+    payload_of,
+    publish_on,
+    with_whole_hashes,
+)
 from flyball.app.api.runs import RunLocation, connected
 from flyball.app.cli.options import complete_types, json_option, run_options, timeout_option
 from flyball.app.cli.output import note, write_json, write_row
@@ -46,11 +54,12 @@ def emit(
     """Publish an event of TYPE.
 
     TYPE is an event name such as EVALUATION_REQUESTED, or a type. DATA is the payload as JSON; @FILE reads it from a
-    file, and - from stdin. Prints the position and the id of each event once it is durable.
+    file, and - from stdin. A known model may be named by the beginning of its hash. Prints the position and the id of
+    each event once it is durable.
     """
     kind = resolve(type_name)
     _check_usage(kind, event_id, count)
-    payload = payload_of(kind, _text(data))
+    payload = payload_of(kind, with_whole_hashes(location, kind, _text(data), note))
     check_scope(location, payload, config_key, event_id, note)
     boot, now = boot_id(), SystemClock().now()
     ids = [event_id or derive_id("cli", boot, number) for number in range(count)]

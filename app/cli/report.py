@@ -18,7 +18,7 @@ from flyball.app.replay.run_comparison import ConfigComparison, RunComparison, s
 from flyball.app.replay.run_report import ConfigReport, RunReport, read_report
 from flyball.app.status.summary import ADVISES_ONLY, UNKNOWN, one_line, show_age, show_elo, show_time
 
-TRAINED = ("configuration", "Elo", "now", "trained", "promoted", "refused", "dropped", "open", "rolled back")
+TRAINED = ("configuration", "Elo", "now", "trained", "promoted", "rejected", "dropped", "open", "rolled back")
 STEERED = ("configuration", "stalls", "boosts", "weight", "asked", "time", "evaluation", "")
 STRENGTH = ("configuration", "gained A", "gained B", "B - A", "now A", "now B")
 TIMES = ("configuration", "A", "B", "B - A")
@@ -37,7 +37,7 @@ def report(
     """Show what a run trained, what strength it gained, what each controller decided, and where its time went.
 
     Columns: the champion's rating, ± one standard error, at the beginning and now; trainings; trained models that were
-    promoted, refused, dropped without a verdict because another model became current, or open, for their verdict is to
+    promoted, rejected, dropped without a verdict because another model became current, or open, for their verdict is to
     come; champions rolled back. The initial model counts in none of these, nor does a model that an operator made
     current without a training. Then stalls; boosts of exploration, each of which is an EXPLORATION_BOOST at its
     beginning and one at its end; the curriculum's weight at the beginning and now, which asks for a share of worker
@@ -115,7 +115,7 @@ def _trained(config: ConfigReport) -> tuple[str, ...]:
         str(config.trainings),
         str(config.promotions),
         str(config.rejections),
-        str(config.dropped),
+        str(len(config.dropped)),
         str(config.awaiting),
         str(config.rollbacks),
     )
@@ -137,8 +137,7 @@ def _steered(config: ConfigReport, made: RunReport) -> tuple[str, ...]:
 
 def _lines(made: RunReport) -> Iterator[str]:
     yield f"Workers: {made.worker_seconds:,.0f} s, {made.evaluation_share:.0%} of it evaluation."
-    if made.apart:
-        yield made.apart
+    yield from filter(None, (made.apart, made.dropped))
     for by, counts in made.decided.items():
         yield f"{by}: {', '.join(f'{name} {number}' for name, number in counts.items())}"
     for matter in made.attention:

@@ -29,8 +29,8 @@ NO_BOUND = 1 << 62
 def trace(location: RunLocation, event_id: str, *, causes: int, effects: int, everything: bool, as_json: bool) -> None:
     """Show what led to an event, and what came of it.
 
-    ID is the event's position, which flyball tail shows, or its id or the beginning of that. Times are relative to the
-    event.
+    ID is the event's position, which flyball tail shows, or its id or the beginning of that; or that of a model's hash,
+    for the training that made it. Times are relative to the event.
     """
     if not event_id:
         raise click.BadParameter("write an id, or its beginning.", param_hint="ID")

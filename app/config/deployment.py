@@ -73,7 +73,7 @@ class JobProcesses(FrozenModel):
 
 
 class JournalSettings(FrozenModel):
-    """Where the journal is (ADR-040), limits of its file and archive (ADR-006), where it is shipped to (ADR-042)."""
+    """The journal's place (ADR-040), limits of its file and archive (ADR-006), and shipping (ADR-042)."""
 
     url: str | None = Field(
         None,

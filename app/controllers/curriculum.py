@@ -119,7 +119,8 @@ class CurriculumIntegration(Controller):
             return Step({ALL: CurriculumRow(set_us=event.recorded_us)})
         feedback = {config.key: state_of(states, config.key) for config in self.settings.configs}
         time_scale = min(state.time_scale for state in feedback.values())
-        if event.recorded_us - row.set_us < limits.rebalance_seconds * time_scale * SECOND_US:
+        rests = limits.rebalance_seconds * time_scale
+        if event.recorded_us - row.set_us < rests * SECOND_US:
             return Step()
         raw = self._raw(feedback)
         done = plateaued(feedback, raw, limits.minimum)
@@ -136,15 +137,15 @@ class CurriculumIntegration(Controller):
         }
         news = [
             f"{key} is plateaued, weight {change[key]}: it stalled again after a boost of exploration, and {why[key]}, "
-            f"less than {PLATEAUED_BELOW}"
+            f"less than {PLATEAUED_BELOW}; weights change once in {rests:.1f} s at most "
+            f"{setting('feedback.curriculum.rebalance_seconds', limits.rebalance_seconds)}, by the run's own time"
             for key in sorted(done - before)
         ]
         for key in sorted(before - done):  # a minimum of 1 ends all plateaus, whatever the gain
             passed = f", at least {WAKES_AT}" if shares[key] >= WAKES_AT else ""
             news.append(f"{key} is no longer plateaued, weight {change[key]}: {why[key]}{passed}")
         if abs(changes[most]) >= limits.min_change and most not in done ^ before:
-            bounded = "" if isclose(weights[most], shares[most], abs_tol=0.005) else ", and weights have bounds"
-            news.append(f"{most} {change[most]} because {why[most]}{bounded} {_bound(weights[most], limits)}")
+            news.append(f"{most} {change[most]} because {why[most]}{_rule(weights, most, shares[most], limits)}")
         rebalanced = CurriculumRebalanced(weights=weights, plateaued=tuple(sorted(done)), reason="; ".join(news))
         return Step({ALL: CurriculumRow(set_us=event.recorded_us)}, (Emission(rebalanced),))
 
@@ -209,9 +210,14 @@ def _change_text(before: float, after: float) -> str:
     return new if old == new else f"{old} → {new}"
 
 
-def _bound(weight: float, limits: CurriculumSettings) -> str:
-    """Name the setting that a weight rests on: the bound that it has, otherwise the least change."""
-    for name, bound in (("minimum", limits.minimum), ("maximum", limits.maximum)):
-        if weight == bound:
-            return setting(f"feedback.curriculum.{name}", bound)
-    return setting("feedback.curriculum.min_change", limits.min_change)
+def _rule(weights: Mapping[ConfigKey, float], key: ConfigKey, share: float, limits: CurriculumSettings) -> str:
+    """Name the setting that a weight rests on: the least change, or a bound if it is not the gain's share.
+
+    The bound is its own, otherwise another weight's, because the mean of all weights is 1.
+    """
+    bounds = {limits.minimum: "minimum", limits.maximum: "maximum"}
+    held = next((held for held in (key, *weights) if weights[held] in bounds), None)
+    if held is None or isclose(weights[key], share, abs_tol=0.005):
+        return f" {setting('feedback.curriculum.min_change', limits.min_change)}"
+    whose = "weights have bounds" if held == key else f"{held} has the bound of a weight"
+    return f", and {whose} {setting(f'feedback.curriculum.{bounds[weights[held]]}', weights[held])}"

@@ -191,7 +191,14 @@ class Candidate(Row, frozen=True):
         counted = rotations * players
         if 2 * counted <= self.games:
             return f"scored {score:.0%} in {counted} different games of {self.games}"
-        return f"scored {score:.0%} in {self.games} games"
+        return f"scored {score:.0%} in {self.games} games{self._even_text}"
+
+    @property
+    def _even_text(self) -> str:
+        """The pairs of games with one point for each side, because the more there are, the surer is the evidence."""
+        if self.graded or len(self.rotations) != rotation_outcomes(players=2):
+            return ""
+        return f" ({self.rotations[len(self.rotations) // 2]} of {sum(self.rotations)} pairs even)"
 
     @property
     def phase(self) -> Phase:
@@ -308,10 +315,13 @@ class ModelLifecycleCoordinator(Controller):
     def regressed(self, rows: Rows, event: Event[RegressionDetected], states: States) -> Step[GateRow]:
         """Roll back after a regression that is bad enough."""
         data = event.data
-        if SEVERITIES.index(data.severity) < SEVERITIES.index(self.settings.feedback.lifecycle.rollback_at):
+        feedback, level = self.settings.feedback, SEVERITIES.index(self.settings.feedback.lifecycle.rollback_at)
+        if SEVERITIES.index(data.severity) < level:
             return Step()
-        rule = setting("feedback.lifecycle.rollback_at", self.settings.feedback.lifecycle.rollback_at)
-        reason = f"{data.severity} regression by {data.elo_drop:.0f} Elo against {fixed_opponent(data)} {rule}"
+        least = (0.0, *feedback.watchdog.severity_elo[1:])[level]  # the least severity has no lower bound
+        drop = f"{data.elo_drop:.0f} Elo against {fixed_opponent(data)}, at least {least:g}"
+        rule = setting("feedback.lifecycle.rollback_at", feedback.lifecycle.rollback_at)
+        reason = f"{data.severity} regression by {drop} {rule}"
         return self._roll_back(event, state_of(states, event.subject).lineage, data.model, data.last_good, reason)
 
     @handles(RollbackRequested)

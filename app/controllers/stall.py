@@ -7,7 +7,8 @@ the window. If a window's ratings are too few or too noisy, the window is widene
 because old ratings say nothing about the present. No narrower window may show improvement, because improvement may
 begin at any time. No window may show a decline, because a sudden drop makes a slope flat or negative even if the model
 improves before and after it. Boosts are capped, expire, and decay step by step. A configuration that is plateaued has
-been boosted in vain, and is not boosted again.
+been boosted in vain, and is not boosted again. A boost lasts until a rating has come since it was set, so that no stall
+follows from what was known before the boost.
 
 A configuration is also boosted while poor data pauses its training. During the pause its model stays the same, so
 without more exploration its data would stay poor, and the pause would last for ever.
@@ -25,6 +26,9 @@ from flyball.app.controllers.trend import RatingPool, Slope, latest_slopes
 from flyball.app.core import SECOND_US, SECONDS_PER_HOUR
 from flyball.app.events import Cause, Emission, ExplorationBoost, PlateauDetected
 from flyball.app.events.envelope import EPOCH
+
+LEAST_GAIN = "feedback.stall.velocity x window_hours"
+"""The settings whose product is the gain within a window below which there is a stall."""
 
 
 def stalled(history: Sequence[RatingPool], settings: StallSettings, now: datetime) -> Slope | None:
@@ -58,7 +62,7 @@ def check_stall(
 ) -> tuple[Emission, ...]:
     """Boost after a stall or a pause; otherwise let boosts decay.
 
-    Nothing changes while a boost lasts.
+    Nothing changes while a boost lasts, nor before it has been followed by a rating, unless ratings are overdue.
 
     Args:
         state: of the configuration.
@@ -74,7 +78,8 @@ def check_stall(
     if set_by is not None and now_us - set_by.recorded_us < lasts * SECOND_US:
         return ()
     now = EPOCH + timedelta(microseconds=now_us)
-    history = () if overdue or state.plateaued else state.elo_pools
+    unrated = set_by is not None and rated_by is not None and rated_by.recorded_us <= set_by.recorded_us
+    history = () if unrated or overdue or state.plateaued else state.elo_pools
     if (slope := stalled(history, settings, now)) is not None:
         plateau = PlateauDetected(
             velocity=slope.velocity,
@@ -88,8 +93,8 @@ def check_stall(
         why = "the quality of its data pauses training (feedback.intensity.reduced)"
         boost = _boost(multiplier, settings.boost, settings, why)
         return (Emission(boost, evidence=inspected_by),)
-    if multiplier > 1:
-        why = "boosts did not end its plateau" if state.plateaued else "its stall or pause is over"
+    if multiplier > 1 and (not unrated or overdue or state.plateaued):
+        why = "boosts did not end its stall" if state.plateaued else "its stall or pause is over"
         boost = _boost(multiplier, 1 / settings.boost, settings, why)
         return (Emission(boost, evidence=set_by),)
     return ()
@@ -97,8 +102,14 @@ def check_stall(
 
 def stall_text(data: PlateauDetected) -> str:
     """Return what showed a stall: the greatest likely gain in a window, and the threshold if it was recorded."""
-    text = f"it gains at most {data.upper_bound * data.window_hours:.3g} Elo in {_window_text(data.window_hours)}"
-    return text if data.least_gain is None else f"{text}, less than {data.least_gain:.3g} (feedback.stall.velocity)"
+    most = _elo_text(data.upper_bound * data.window_hours)
+    text = f"it gains at most {most} Elo in {_window_text(data.window_hours)}"
+    return text if data.least_gain is None else f"{text}, less than {_elo_text(data.least_gain)} ({LEAST_GAIN})"
+
+
+def _elo_text(elo: float) -> str:
+    """Return Elo with one decimal, without it if it is 0; never a power of ten."""
+    return f"{elo:.1f}".removesuffix(".0")
 
 
 def _window_text(hours: float) -> str:
@@ -128,7 +139,7 @@ def watched_gain(state: FeedbackState, settings: StallSettings) -> Watched:
         threshold=scaled.velocity * scaled.window_hours,
         acts="below",
         effect=f"exploration x {settings.boost:g}",
-        setting="feedback.stall.velocity",
+        setting=LEAST_GAIN,
         unit="Elo",
         waits=waits,
         until=until,

@@ -1,4 +1,4 @@
-"""Where a run's journal is, decided in this one place: in a file of its folder, or in a database (ADR-040)."""
+"""The place of a run's journal, decided here alone: a file of its folder, or a database (ADR-040)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress

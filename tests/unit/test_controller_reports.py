@@ -1,6 +1,7 @@
 """Reports of controllers, folded from generated runs."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from driving import KEY
@@ -11,8 +12,8 @@ from flyball.app.config.controllers import ControllerSettings
 from flyball.app.core import Name
 from flyball.app.dashboard.model import RunModel
 from flyball.app.events import (
-    EvaluationCompleted,
     Event,
+    ModelPromoted,
     NodeQuarantined,
     NodeReleased,
     Payload,
@@ -68,18 +69,13 @@ def test_decisions_are_the_latest_of_the_asked_configuration(folded):
     assert all(decision.elo_before is None for decision in curriculum.decisions)
 
 
-def test_decision_has_the_ratings_before_and_after_it(folded):
-    ratings = [
-        (event.sequence, event.data.elo)
-        for event in EVENTS
-        if isinstance(event.data, EvaluationCompleted) and event.data.purpose == "rating" and event.subject == KEY
-    ]
+def test_promotion_has_the_ratings_of_both_champions(folded):
     (report,) = (one for one in folded.reports((KEY,)) if one.name == "ModelLifecycleCoordinator")
-    followed = [decision for decision in report.decisions if decision.elo_after is not None]
-    for decision in followed:
-        after = [elo for position, elo in ratings if position > decision.event.sequence]
-        assert decision.elo_after == after[0]
-    assert len(followed) >= 3
+    promotions = [one for one in reversed(report.decisions) if isinstance(one.event.data, ModelPromoted)]
+    for before, decision in pairwise(promotions):
+        assert decision.elo_before == before.event.data.elo
+        assert decision.elo_after == decision.event.data.elo
+    assert len(promotions) >= 3
 
 
 def test_voided_decision_counts_for_nobody(folded):

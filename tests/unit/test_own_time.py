@@ -104,11 +104,22 @@ def test_stall_comes_within_minutes_where_ratings_take_seconds():
     assert stalls[1] - stalls[0] == pytest.approx(40.0, abs=10.0), "a boost lasts 40 s"
     assert [boost.multiplier for boost in boosts] == [1.5, 2.25, 2.25]
     assert boosts[0].reason.startswith("the boost is raised from 1 because it gains at most ")
-    assert boosts[0].reason.endswith(" Elo in 2 min, less than 30 (feedback.stall.velocity)")
+    assert boosts[0].reason.endswith(" Elo in 2 min, less than 30 (feedback.stall.velocity x window_hours)")
     assert boosts[2].reason.startswith("the boost is kept at 2.25 because ")
     plateau = next(payload for _, payload in said if isinstance(payload, PlateauDetected))
     shown = summarise(plateau).removeprefix("a stall: ").removesuffix("; a boost comes before a plateau")
     assert boosts[0].reason.endswith(shown), "both events show the same gain, window and threshold"
+
+
+def test_boost_lasts_until_a_rating_has_come_under_it():
+    """Nothing is known of a boost before that: it neither ends, nor is there a stall again by what was known before."""
+    loop = Driven(FeedbackLoopController, run_settings())
+    at = 0
+    while not any(isinstance(payload, ExplorationBoost) for payload in rate(loop, 500.0, at)):
+        at += 6
+    ticked = [payload for second in range(1, 120) for payload in loop.feed(TICK, key=None, at=at + second)]
+    assert ticked == [], "the boost lasts 40 s, and the window of ratings two minutes"
+    assert any(isinstance(payload, ExplorationBoost) for payload in rate(loop, 500.0, at + 120))
 
 
 @given(interval=st.integers(7, 1000), gain=st.sampled_from([0.0, 5.0, 10.0, 25.0, 40.0, 60.0]))

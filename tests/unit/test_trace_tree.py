@@ -34,6 +34,7 @@ from flyball.app.events import (
     RegressionDetected,
     SelfplayRequested,
     TrainingBlockedByQuality,
+    TrainingCompleted,
     TrainingIntensityChanged,
 )
 from flyball.app.status.summary import summarise
@@ -75,6 +76,8 @@ def test_long_traces_are_found_by_prefix() -> None:
         trace(lambda: run.events, "b")
     with pytest.raises(UnknownEvent, match="xyz"):
         trace(lambda: run.events, "xyz")
+    made = next(event for event in run.events if isinstance(event.data, TrainingCompleted))
+    assert trace(lambda: run.events, made.data.model[:8]).id == made.id, "the training of a model"
     run = Recording([])
     run.add(ClockTick(period_seconds=1.0))
     for _ in range(3000):
@@ -210,20 +213,20 @@ THRESHOLD = "the threshold (feedback.quality."
         (
             PlateauDetected(velocity=-20.0, upper_bound=30.0, window_hours=0.1, least_gain=30.0),
             (
-                "a stall: it gains at most 3 Elo in 6 min, less than 30 (feedback.stall.velocity); "
+                "a stall: it gains at most 3 Elo in 6 min, less than 30 (feedback.stall.velocity x window_hours); "
                 "a boost comes before a plateau"
             ),
         ),
         (
-            PlateauDetected(velocity=-3.0, upper_bound=7.0, window_hours=6.0, least_gain=None),
-            "a stall: it gains at most 42 Elo in 6 h; a boost comes before a plateau",
+            PlateauDetected(velocity=-3.0, upper_bound=200.2, window_hours=6.0, least_gain=None),
+            "a stall: it gains at most 1201.2 Elo in 6 h; a boost comes before a plateau",
         ),
         (
             RegressionDetected(
                 model="a" * 64, last_good="b" * 64, elo_drop=990.1, severity="critical", games=100, opponent="f" * 64
             ),
             (
-                "aaaaaaaa plays 990 Elo below good models against anchor ffffffff in 100 games: critical; "
+                "aaaaaaaa plays 990 Elo worse than good models in 100 games against anchor ffffffff: critical; "
                 "bbbbbbbb was the last good one"
             ),
         ),
@@ -231,7 +234,7 @@ THRESHOLD = "the threshold (feedback.quality."
             RegressionDetected(
                 model="a" * 64, last_good=None, elo_drop=25.0, severity="minor", games=100, opponent="random"
             ),
-            "aaaaaaaa plays 25 Elo below good models against random in 100 games: minor",
+            "aaaaaaaa plays 25 Elo worse than good models in 100 games against random: minor",
         ),
         (
             ExplorationBoost(multiplier=1.5, lasts_seconds=8.0, reason="the boost is lowered from 2.25 because r"),
