@@ -1,6 +1,8 @@
 """Deaths of the active one of two heads under load: what was acknowledged, and what the journal has.
 
-python tests/support/head_deaths.py KILLS STOPS
+python tests/support/head_deaths.py KILLS STOPS PARTITIONS
+
+Partitions need root: each head is in a network of its own then, with the journal's server and the clients beyond it.
 """
 
 import asyncio
@@ -10,21 +12,28 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bus_rig import FLYBALL, checked, say
+from cut_network import HOST, Node, network
 from ports import free_port
-from postgres_server import new_schema, postgres_server
+from postgres_server import LOOPBACK, new_schema, postgres_server
 
 from flyball.app.api.runs import is_listening
 from flyball.app.bus import ZmqBus
+from flyball.app.bus.access import ClientKeys
+from flyball.app.bus.keys import Key, KeyList, new_pair, write_secret
 from flyball.app.journal.opening import named_journal
 
 CLIENTS, FRAME, EVENTS_PER_SECOND = 12, 4, 500
+ON_THE_WAY_SECONDS = 0.5
+"""Time in which a dead head's acknowledgements arrive. Clients look for the other head only after a second."""
+
 SETTINGS = """\
 tick_seconds = 1
 [deployment]
@@ -32,43 +41,68 @@ node = "{node}"
 endpoint = "{own}"
 other_head = "{other}"
 journal = "{url}"
+[deployment.keys]
+secret = "../keys/head.secret"
+allowed = "../keys/allowed"
 """
 
 
-class Head:
-    """A head's broker, in a process of its own."""
+class Death(Enum):
+    """How a head is lost."""
 
-    def __init__(self, folder: Path, own: str, other: str, url: str) -> None:
-        self.endpoint, self._folder = own, folder
+    KILL, STOP, PARTITION = range(3)
+
+
+class Head:
+    """A head's broker, in a process of its own, and in a network node if there is one."""
+
+    def __init__(self, folder: Path, own: str, other: str, url: str, node: Node | None) -> None:
+        self.endpoint, self._folder, self._node = own, folder, node
         folder.mkdir()
         (folder / "flyball.toml").write_text(SETTINGS.format(node=folder.name, own=own, other=other, url=url))
         self.start()
 
     def start(self) -> None:
+        command = [*(self._node.entering if self._node else ()), *FLYBALL, "--run", self._folder]
         with (self._folder / "stderr").open("ab") as errors:
-            command = [*FLYBALL, "--run", self._folder, "daemon", "run", "broker"]
-            self.process = subprocess.Popen(command, stdout=errors, stderr=errors)
+            self.process = subprocess.Popen([*command, "daemon", "run", "broker"], stdout=errors, stderr=errors)
 
-    def signal(self, number: int) -> None:
-        self.process.send_signal(number)
+    def lose(self, death: Death) -> None:
+        if death is Death.PARTITION:
+            assert self._node is not None
+            self._node.cut()
+        else:
+            self.process.send_signal(signal.SIGKILL if death is Death.KILL else signal.SIGSTOP)
 
-    def ended(self, seconds: float = 60.0) -> int:
-        """Wait for its end; return the exit code."""
-        return self.process.wait(seconds)
+    def come_back(self, death: Death) -> None:
+        """Undo the loss, wait until the process has ended, and start another one."""
+        if death is Death.PARTITION:
+            assert self._node is not None
+            self._node.join()
+        elif death is Death.STOP:
+            self.process.send_signal(signal.SIGCONT)
+        self.process.wait(60)
+        self.start()
 
 
 @contextmanager
-def two_heads(folder: Path, url: str) -> Iterator[list[Head]]:
-    """Run two heads with one journal. Both are killed at the end."""
-    first, second = (f"tcp://127.0.0.1:{free_port()}" for _ in range(2))
-    heads = [Head(folder / "one", first, second, url), Head(folder / "two", second, first, url)]
+def two_heads(folder: Path, url: str, nodes: Sequence[Node] = ()) -> Iterator[tuple[list[Head], ClientKeys]]:
+    """Run two heads with one journal, in two network nodes or on loopback. Both are killed at the end.
+
+    Yields them, and keys for their clients.
+    """
+    pair = new_pair()
+    write_secret(folder / "keys/head.secret", pair)
+    KeyList((Key("head", "head", pair.public),)).write(folder / "keys/allowed")
+    one, two = nodes or (None, None)
+    first, second = (f"tcp://{node.address if node else LOOPBACK}:{free_port()}" for node in (one, two))
+    heads = [Head(folder / "one", first, second, url, one), Head(folder / "two", second, first, url, two)]
     try:
-        yield heads
+        yield heads, ClientKeys(pair, pair.public)
     finally:
         for head in heads:
-            with suppress(ProcessLookupError):
-                head.signal(signal.SIGKILL)
-            head.ended()
+            head.process.kill()
+            head.process.wait()
 
 
 async def active(heads: Sequence[Head]) -> Head:
@@ -110,39 +144,44 @@ class Deaths:
 
     async def resumed(self, death: float) -> None:
         """Note the pause that a death made, once there is a later acknowledgement."""
-        while self.latest <= death:
+        while self.latest <= death + ON_THE_WAY_SECONDS:
             await asyncio.sleep(0.02)
         self.pauses.append(self.latest - death)
 
 
-async def deaths(heads: Sequence[Head], seed: int, kills: int, stops: int) -> Deaths:
-    """Let the active head die again and again under load: killed, or stopped and continued after its successor serves.
-
-    Each death comes 0.2 to 2 s after the last one was overcome, and the dead head starts again as the standby.
-    """
-    draw, seen, stop = random.Random(seed), Deaths(), asyncio.Event()
-    kinds = [signal.SIGKILL] * kills + [signal.SIGSTOP] * stops
-    draw.shuffle(kinds)
-    addresses = [head.endpoint for head in heads]
-    names = [f"client{number}" for number in range(CLIENTS)]
-    buses = [ZmqBus(addresses[0], producer=name, deadline_s=120, other=addresses[1]) for name in names]
+@asynccontextmanager
+async def under_load(heads: Sequence[Head], keys: ClientKeys) -> AsyncIterator[Deaths]:
+    """Let clients publish while the context lasts, which begins with the first acknowledgement."""
+    seen, stop = Deaths(), asyncio.Event()
+    first, second = (head.endpoint for head in heads)
+    names = [f"client{number}@head" for number in range(CLIENTS)]
+    buses = [ZmqBus(first, producer=name, deadline_s=120, keys=keys, other=second) for name in names]
     async with asyncio.TaskGroup() as group:
         for name, bus in zip(names, buses, strict=True):
             group.create_task(seen.publish(bus, name, stop))
         await seen.resumed(0.0)
         seen.pauses.clear()
-        for kind in kinds:
-            await asyncio.sleep(draw.uniform(0.2, 2))
-            head = await active(heads)
-            head.signal(kind)
-            await seen.resumed(time.monotonic())
-            if kind == signal.SIGSTOP:
-                head.signal(signal.SIGCONT)
-            await asyncio.to_thread(head.ended)
-            head.start()
+        yield seen
         stop.set()
     for bus in buses:
         await bus.close()
+
+
+async def deaths(heads: Sequence[Head], keys: ClientKeys, seed: int, counts: dict[Death, int]) -> Deaths:
+    """Lose the active head again and again under load. A head that is not killed comes back once the other one serves.
+
+    Each death comes 0.2 to 2 s after the last one was overcome, and the dead head starts again as the standby.
+    """
+    draw = random.Random(seed)
+    order = [death for death, count in counts.items() for _ in range(count)]
+    draw.shuffle(order)
+    async with under_load(heads, keys) as seen:
+        for death in order:
+            await asyncio.sleep(draw.uniform(0.2, 2))
+            head = await active(heads)
+            head.lose(death)
+            await seen.resumed(time.monotonic())
+            await asyncio.to_thread(head.come_back, death)
     return seen
 
 
@@ -171,11 +210,13 @@ def faults(seen: Deaths, url: str) -> list[str]:
 
 
 def main() -> None:
-    kills, stops = map(int, sys.argv[1:])
-    with postgres_server() as server, TemporaryDirectory() as folder:
-        url = new_schema(server.url)
-        with two_heads(Path(folder), url) as heads:
-            seen = asyncio.run(deaths(heads, seed=1, kills=kills, stops=stops))
+    counts = dict(zip(Death, map(int, sys.argv[1:]), strict=True))
+    with ExitStack() as context:
+        nodes = context.enter_context(network(2)) if counts[Death.PARTITION] else []
+        server = context.enter_context(postgres_server(HOST if nodes else ""))
+        folder, url = Path(context.enter_context(TemporaryDirectory())), new_schema(server.url)
+        with two_heads(folder, url, nodes) as (heads, keys):
+            seen = asyncio.run(deaths(heads, keys, seed=1, counts=counts))
         pauses = sorted(seen.pauses)
         quantiles = {share: round(pauses[int(share * (len(pauses) - 1))], 2) for share in (0.5, 0.95, 1.0)}
         say(f"{len(seen.acknowledged)} events acknowledged, pauses in s by quantile: {quantiles}")

@@ -40,7 +40,7 @@ class PostgresServer:
     Args:
         programs: folder of PostgreSQL's programs.
         folder: for its data, log and Unix socket.
-        address: IP address to listen at; empty for the Unix socket alone.
+        address: IP address to listen at; empty for the Unix socket alone. Beyond loopback, it needs TLS.
         settings: of the server, by name.
         primary: server that this one follows, as a replica with the application name ``replica``.
     """
@@ -55,21 +55,32 @@ class PostgresServer:
     ) -> None:
         self.host, self.port = address or str(folder), free_port()
         self.url = url_of(self)
+        certified = address not in ("", LOOPBACK)
         self._programs, self._folder = programs, folder
         places = ("-D", "data", "-k", str(folder), "-h", address, "-p", str(self.port))
-        self._options = [*places, *(f"--{name}={value}" for name, value in settings.items())]
+        self._options = [*places, *(f"--{name}={value}" for name, value in settings.items()), f"--ssl={certified}"]
         self._user: dict[str, str | int] = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
         if self._user:
             shutil.chown(folder, **self._user)
         if primary is None:
-            self._call("initdb", "--no-sync", "-D", "data", "-U", "admin", "-A", "trust", "-E", "UTF8")
+            self._call(programs / "initdb", "--no-sync", "-D", "data", "-U", "admin", "-A", "trust", "-E", "UTF8")
         else:
             followed = f"{primary.url}&application_name=replica"
-            self._call("pg_basebackup", "--no-sync", "-D", "data", "-R", "--checkpoint=fast", "-d", followed)
+            self._call(programs / "pg_basebackup", "--no-sync", "-D", "data", "-R", "--checkpoint=fast", "-d", followed)
+        if certified:
+            self._certify()
         self.start()
 
-    def _call(self, program: str, *arguments: str) -> None:
-        command = [self._programs / program, *arguments]
+    def _certify(self) -> None:
+        """Make a certificate, demand it, and admit everybody who reaches the address."""
+        names = ("-subj", "/CN=flyball", "-keyout", "data/server.key", "-out", "data/server.crt")
+        self._call("openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-days", "2", *names)
+        with (self._folder / "data/pg_hba.conf").open("a") as file:
+            file.write("hostssl all all all trust\n")
+        self.url += f"&sslmode=verify-ca&sslrootcert={self._folder}/data/server.crt"
+
+    def _call(self, program: Path | str, *arguments: str) -> None:
+        command = [program, *arguments]
         subprocess.run(command, check=True, capture_output=True, cwd=self._folder, **self._user)
 
     def start(self) -> None:

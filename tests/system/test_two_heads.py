@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 from commands import invoke, refused
-from head_deaths import deaths, faults, two_heads
+from cut_network import HOST, network
+from head_deaths import Death, deaths, faults, two_heads
+from postgres_server import new_schema, postgres_server
 
 pytest.importorskip("psycopg")
 
@@ -12,10 +14,20 @@ pytestmark = pytest.mark.timeout(400)
 
 
 async def test_other_head_takes_over_and_nothing_is_lost(database: str, tmp_path: Path) -> None:
-    with two_heads(tmp_path, database) as heads:
-        seen = await deaths(heads, seed=1, kills=3, stops=1)
+    with two_heads(tmp_path, database) as (heads, keys):
+        seen = await deaths(heads, keys, seed=1, counts={Death.KILL: 3, Death.STOP: 1})
     assert len(seen.pauses) == 4
     assert faults(seen, database) == []
+
+
+async def test_head_that_is_cut_off_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    """It comes back when the other one serves."""
+    with network(2) as nodes, postgres_server(HOST) as server:
+        url = new_schema(server.url)
+        with two_heads(tmp_path, url, nodes) as (heads, keys):
+            seen = await deaths(heads, keys, seed=1, counts={Death.PARTITION: 1})
+        assert len(seen.pauses) == 1
+        assert faults(seen, url) == []
 
 
 def test_two_heads_without_a_shared_journal_are_refused(tmp_path: Path) -> None:
