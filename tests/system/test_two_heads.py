@@ -1,12 +1,14 @@
 """Guarantee (ADR-043): with two heads and a journal in PostgreSQL, the death of one loses nothing."""
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
 from commands import invoke, refused
 from cut_network import HOST, network
-from head_deaths import Death, deaths, faults, two_heads
-from postgres_server import new_schema, postgres_server
+from head_deaths import Death, Head, deaths, faults, two_heads, under_load
+from postgres_server import new_schema, postgres_server, replicated_servers, url_of
 
 pytest.importorskip("psycopg")
 
@@ -27,6 +29,34 @@ async def test_head_that_is_cut_off_loses_and_repeats_nothing(tmp_path: Path) ->
         with two_heads(tmp_path, url, nodes) as (heads, keys):
             seen = await deaths(heads, keys, seed=1, counts={Death.PARTITION: 1})
         assert len(seen.pauses) == 1
+        assert faults(seen, url) == []
+
+
+async def keep_running(head: Head) -> None:
+    """Start a head again whenever it ends, as its supervisor does."""
+    while True:
+        if (code := head.process.poll()) is not None:
+            assert code == 1, "a supervisor would not start it again"
+            head.start()
+        await asyncio.sleep(0.5)
+
+
+async def test_acknowledged_events_survive_a_failover_of_postgres(tmp_path: Path) -> None:
+    """Guarantee (ADR-040): commits wait for the replica, and brokers find it once it is promoted."""
+    with replicated_servers() as (primary, replica):
+        schema = new_schema(primary.url).removeprefix(primary.url)
+        url = f"{url_of(primary, replica)}&target_session_attrs=read-write{schema}"
+        with two_heads(tmp_path, url) as (heads, keys):
+            async with under_load(heads, keys) as seen, asyncio.TaskGroup() as supervisor:
+                keepers = [supervisor.create_task(keep_running(head)) for head in heads]
+                await asyncio.sleep(1)
+                primary.crash()
+                died = time.monotonic()
+                await asyncio.sleep(2)
+                await asyncio.to_thread(replica.promote)
+                await seen.resumed(died)
+                for keeper in keepers:
+                    keeper.cancel()
         assert faults(seen, url) == []
 
 
