@@ -34,6 +34,9 @@ CLIENTS, FRAME, EVENTS_PER_SECOND = 12, 4, 500
 ON_THE_WAY_SECONDS = 0.5
 """Time in which a dead head's acknowledgements arrive. Clients look for the other head only after a second."""
 
+PARTITION_SECONDS = 3.0, 20.0
+"""Shortest and longest partition. The other head may begin after five seconds, and clients find it after ten."""
+
 SETTINGS = """\
 tick_seconds = 1
 [deployment]
@@ -75,14 +78,12 @@ class Head:
             self.process.send_signal(signal.SIGKILL if death is Death.KILL else signal.SIGSTOP)
 
     def come_back(self, death: Death) -> None:
-        """Undo the loss, wait until the process has ended, and start another one."""
+        """End a stop or a partition."""
         if death is Death.PARTITION:
             assert self._node is not None
             self._node.join()
         elif death is Death.STOP:
             self.process.send_signal(signal.SIGCONT)
-        self.process.wait(60)
-        self.start()
 
 
 @contextmanager
@@ -105,12 +106,22 @@ def two_heads(folder: Path, url: str, nodes: Sequence[Node] = ()) -> Iterator[tu
             head.process.wait()
 
 
-async def active(heads: Sequence[Head]) -> Head:
-    """Wait for the head whose broker serves."""
+async def keep_running(heads: Sequence[Head]) -> None:
+    """Start heads again whenever they end, as their supervisors do."""
     while True:
         for head in heads:
-            if head.process.poll() is None and await asyncio.to_thread(is_listening, head.endpoint):
-                return head
+            if (code := head.process.poll()) is not None:
+                assert code in (1, -signal.SIGKILL), "a supervisor would not start it again"
+                head.start()
+        await asyncio.sleep(0.5)
+
+
+async def active(heads: Sequence[Head]) -> Head:
+    """Wait until the broker of just one head serves, and return that head."""
+    while True:
+        serving = [head for head in heads if await asyncio.to_thread(is_listening, head.endpoint)]
+        if len(serving) == 1:
+            return serving[0]
         await asyncio.sleep(0.05)
 
 
@@ -119,12 +130,12 @@ class Deaths:
     """Acknowledgements, published events and pauses, as clients saw them.
 
     Attributes:
-        acknowledged: events' ids by position.
+        acknowledged: positions by events' ids.
         sent: ids of each client, in the order of publishing.
         pauses: seconds from each death until the next acknowledgement.
     """
 
-    acknowledged: dict[int, str] = field(default_factory=dict)
+    acknowledged: dict[str, int] = field(default_factory=dict)
     sent: dict[str, list[str]] = field(default_factory=dict)
     pauses: list[float] = field(default_factory=list)
     latest: float = 0.0  # time of the latest acknowledgement
@@ -138,7 +149,7 @@ class Deaths:
             ids += [event.id for events in frames for event in events]
             began = time.monotonic()
             for events, positions in zip(frames, await asyncio.gather(*map(bus.publish_many, frames)), strict=True):
-                self.acknowledged.update({at: event.id for at, event in zip(positions, events, strict=True)})
+                self.acknowledged.update(zip((event.id for event in events), positions, strict=True))
             self.latest = time.monotonic()
             await asyncio.sleep(max(0.0, began + 3 * FRAME * CLIENTS / EVENTS_PER_SECOND - self.latest))
 
@@ -151,37 +162,45 @@ class Deaths:
 
 @asynccontextmanager
 async def under_load(heads: Sequence[Head], keys: ClientKeys) -> AsyncIterator[Deaths]:
-    """Let clients publish while the context lasts, which begins with the first acknowledgement."""
+    """Let clients publish and keep the heads running. The context begins with the first acknowledgement."""
     seen, stop = Deaths(), asyncio.Event()
     first, second = (head.endpoint for head in heads)
     names = [f"client{number}@head" for number in range(CLIENTS)]
     buses = [ZmqBus(first, producer=name, deadline_s=120, keys=keys, other=second) for name in names]
-    async with asyncio.TaskGroup() as group:
-        for name, bus in zip(names, buses, strict=True):
-            group.create_task(seen.publish(bus, name, stop))
-        await seen.resumed(0.0)
-        seen.pauses.clear()
-        yield seen
-        stop.set()
+    async with asyncio.TaskGroup() as supervisors:
+        keeping = supervisors.create_task(keep_running(heads))
+        async with asyncio.TaskGroup() as clients:
+            for name, bus in zip(names, buses, strict=True):
+                clients.create_task(seen.publish(bus, name, stop))
+            await seen.resumed(0.0)
+            seen.pauses.clear()
+            yield seen
+            stop.set()
+        keeping.cancel()
     for bus in buses:
         await bus.close()
 
 
 async def deaths(heads: Sequence[Head], keys: ClientKeys, seed: int, counts: dict[Death, int]) -> Deaths:
-    """Lose the active head again and again under load. A head that is not killed comes back once the other one serves.
+    """Lose the active head again and again under load, each time 0.2 to 2 s after the last death was overcome.
 
-    Each death comes 0.2 to 2 s after the last one was overcome, and the dead head starts again as the standby.
+    A stopped head comes back once the other one serves, and one that is cut off before, during or after that.
     """
     draw = random.Random(seed)
     order = [death for death, count in counts.items() for _ in range(count)]
     draw.shuffle(order)
-    async with under_load(heads, keys) as seen:
+    async with under_load(heads, keys) as seen, asyncio.TaskGroup() as group:
         for death in order:
             await asyncio.sleep(draw.uniform(0.2, 2))
             head = await active(heads)
             head.lose(death)
-            await seen.resumed(time.monotonic())
-            await asyncio.to_thread(head.come_back, death)
+            resumed = group.create_task(seen.resumed(time.monotonic()))
+            if death is Death.PARTITION:
+                await asyncio.sleep(draw.uniform(*PARTITION_SECONDS))
+            else:
+                await resumed
+            head.come_back(death)
+            await resumed
     return seen
 
 
@@ -197,7 +216,7 @@ def faults(seen: Deaths, url: str) -> list[str]:
             position = chunk.position
         if list(recorded) != list(range(1, reader.head + 1)):
             found.append("positions have gaps")
-    if lost := {at: event for at, event in seen.acknowledged.items() if recorded.get(at) != event}:
+    if lost := [event for event, at in seen.acknowledged.items() if recorded.get(at) != event]:
         found.append(f"{len(lost)} acknowledged events are not at their position")
     if twice := [event for event, count in Counter(recorded.values()).items() if count > 1]:
         found.append(f"{len(twice)} events are recorded twice")
