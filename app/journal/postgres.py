@@ -338,7 +338,7 @@ def server_errors() -> Iterator[None]:
 
 
 def _explain(error: psycopg.Error) -> StorageError:
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     if isinstance(error, errors.DiskFull):
         return StorageFull("No room for the journal on the PostgreSQL server.", hint="Free disk space there.")
     if isinstance(error, errors.DataCorrupted | errors.IndexCorrupted | errors.UniqueViolation | errors.CheckViolation):
