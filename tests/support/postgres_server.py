@@ -104,6 +104,15 @@ class PostgresServer:
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait()
 
+    def receiver(self) -> int:
+        """Return the id of the process by which a replica receives what the primary commits."""
+        import psycopg
+
+        with psycopg.connect(self.url) as connection:
+            row = connection.execute("SELECT pid FROM pg_stat_wal_receiver").fetchone()
+        assert row is not None
+        return int(row[0])
+
     def promote(self) -> None:
         """Make the primary of this replica."""
         execute(self.url, "SELECT pg_promote()")
