@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import psycopg
 from psycopg import errors
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from flyball.app.config.journal_address import unprotected_host, unprotected_text
 from flyball.app.journal.database import (
@@ -129,7 +129,8 @@ def connect(url: str, role: str, *, primary: bool = False) -> Connection:
     Args:
         url: of the database; libpq adds what its own files and variables say.
         role: shown by the server beside the session.
-        primary: pass over servers that are copies, of the hosts in the URL. A copy may lack the latest events.
+        primary: pass over servers that only read, of the hosts in the URL: replicas, which may lack the latest
+            events, and a former primary that its operator has set so.
 
     Raises:
         ServerUnavailable: the server does not answer.
@@ -137,7 +138,7 @@ def connect(url: str, role: str, *, primary: bool = False) -> Connection:
     """
     parameters = {**CONNECTING, **conninfo_to_dict(url), "application_name": f"flyball {role}"}
     if primary:
-        parameters["target_session_attrs"] = "primary"
+        parameters["target_session_attrs"] = "read-write"
     with ExitStack() as on_error, server_errors():
         connection = psycopg.connect(**parameters, autocommit=True)  # type: ignore[arg-type]
         on_error.callback(connection.close)
@@ -203,6 +204,12 @@ def open_for_writing(url: str, *, wait: bool, give_up: Callable[[], bool]) -> tu
         row = journal_row(connection)
         on_error.pop_all()
     return connection, row
+
+
+def url_of_server(connection: Connection, url: str) -> str:
+    """Return a URL that names the server of a connection only. After a failover, another host may hold old records."""
+    server = connection.info
+    return make_conninfo(url, host=server.host, hostaddr=server.hostaddr, port=server.port)
 
 
 def expect_life(connection: Connection) -> None:
@@ -331,7 +338,7 @@ def server_errors() -> Iterator[None]:
 
 
 def _explain(error: psycopg.Error) -> StorageError:
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     if isinstance(error, errors.DiskFull):
         return StorageFull("No room for the journal on the PostgreSQL server.", hint="Free disk space there.")
     if isinstance(error, errors.DataCorrupted | errors.IndexCorrupted | errors.UniqueViolation | errors.CheckViolation):

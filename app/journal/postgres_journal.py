@@ -111,7 +111,7 @@ class PostgresJournal(PostgresTables):
     writer that was silent and goes on changes nothing any more: it raises ``Fenced``.
 
     The lock's session only writes, and a second one reads, because the server can't end a session whose client stops
-    in the middle of a long answer.
+    in the middle of a long answer. Both are of one server, whichever hosts the URL names.
 
     Args:
         url: of the database.
@@ -130,7 +130,8 @@ class PostgresJournal(PostgresTables):
             self._warnings: list[str] = []
             self._sound_snapshot = 0
             self._writer.add_notice_handler(self._note)
-            super().__init__(postgres.open_for_reading(url, "writer's reader", primary=True))
+            same_server = postgres.url_of_server(self._writer, url)
+            super().__init__(postgres.open_for_reading(same_server, "writer's reader", primary=True))
             on_error.callback(self._connection.close)
             last = next(self.headers_back(self._head), None)
             self.recorded_us = last.recorded_us if last else 0

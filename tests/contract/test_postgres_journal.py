@@ -426,6 +426,11 @@ def test_server_that_is_away_is_named() -> None:
         PostgresJournalReader("postgresql:///x?host=/nonexistent")
 
 
+def test_text_of_the_driver_becomes_one_sentence() -> None:
+    with pytest.raises(ServerUnavailable, match=r": closed unexpectedly\. Look"), postgres.server_errors():
+        raise psycopg.OperationalError("closed\n\tunexpectedly.\n")
+
+
 def test_journal_of_a_newer_version_is_refused(filled: str) -> None:
     execute(filled, "UPDATE journal SET format = 9")
     for kind in (PostgresJournal, PostgresJournalReader):
