@@ -23,7 +23,7 @@ def _programs() -> Path:
     if find_spec("psycopg") is None:
         pytest.skip("needs flyball[postgres]")
     if found := shutil.which("initdb"):
-        return Path(found).parent
+        return Path(found).resolve().parent
     folders = sorted(FOLDERS.glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
     if not folders:
         pytest.skip("needs a PostgreSQL server: initdb is neither on the PATH nor below /usr/lib/postgresql")
@@ -42,6 +42,22 @@ class PostgresServer:
         command = [programs / "initdb", "--no-sync", "-D", folder / "data", "-U", "admin", "-A", "trust", "-E", "UTF8"]
         subprocess.run(command, check=True, capture_output=True, cwd=folder, **self._user)
         self.start()
+
+    @contextmanager
+    def replica(self, name: str) -> Iterator[None]:
+        """Run a server that copies this one, under a name."""
+        folder = self._folder / name
+        source = f"user=admin host={self._folder} application_name={name}"
+        command = [self._programs / "pg_basebackup", "-D", folder, "-R", "-c", "fast", "-d", source]
+        subprocess.run(command, check=True, capture_output=True, cwd=self._folder, **self._user)
+        command = [self._programs / "postgres", "-D", folder, "-k", folder, "-h", ""]
+        with (self._folder / "log").open("ab") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder, **self._user)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGQUIT)
+            process.wait()
 
     def start(self) -> None:
         """Start the server, and wait until it answers."""
