@@ -163,7 +163,7 @@ def init(
         keys = _new_keys(machine)
         text = settings_text(machine, head_key and check_public(head_key))
         if role == "head":
-            _check_journal(machine)
+            _check_head(machine)
     files = {RunFolder(folder).settings: text, **service_files(machine, services)}
     _refuse_existing(keys.secret, *files, *(keys.admitted if first_head else ()))
     write_secret(keys.secret, keys.pair)
@@ -197,11 +197,12 @@ def _check_options(role: Role, given: set[str]) -> None:
         raise BadUsage(f"A {role} takes no {' and no '.join(sorted(foreign))}.", hint=hint)
 
 
-def _check_journal(machine: Machine) -> None:
-    """Refuse a journal that a head cannot use. Raises ``BadUsage``."""
-    if machine.standby and not machine.journal:
+def _check_head(machine: Machine) -> None:
+    """Refuse a journal that a head cannot use, and two heads that share too little. Raises ``BadUsage``."""
+    if machine.standby and not (machine.journal and machine.store):
         raise BadUsage(
-            "Two heads share a journal on PostgreSQL.", hint="Name its database: --journal postgresql://HOST/DATABASE"
+            "Two heads share a journal on PostgreSQL, and a store.",
+            hint="Name both: --journal postgresql://HOST/DATABASE --store URL",
         )
     if machine.standby == machine.head:
         raise BadUsage(f"Both heads have the address {machine.head}.", hint="Name another one: --standby HOST:PORT")
@@ -228,6 +229,11 @@ def second_head(folder: Path, node: str, first: Path) -> tuple[Machine, str, Key
             hint="Set endpoint and other_head in [deployment] of the first head's flyball.toml, and copy it again.",
         )
     check_heads(deployment)
+    if deployment.store is None:
+        raise BadUsage(
+            f"{file} names no store, and each head would have models of its own.",
+            hint="Set store in [deployment] of the first head's flyball.toml, move its models there; copy it again.",
+        )
     if deployment.keys.secret is None or deployment.keys.allowed is None:
         raise BadUsage(
             f"{file} does not name the keys of a head.",

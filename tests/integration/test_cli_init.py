@@ -19,6 +19,7 @@ from flyball.daemons.registry import MACHINE_ROLES, names_of
 ROOT = Path(__file__).parents[2]
 KEY = "ab" * 32
 JOURNAL = "postgresql:///loop"
+SHARED = ("--journal", JOURNAL, "--store", "s3://bucket/run")
 
 
 def init(*words: object) -> Result:
@@ -137,8 +138,8 @@ def test_head_that_runs_jobs_too_has_one_distributor(tmp_path: Path) -> None:
 
 def first_head(folder: Path, *words: object) -> dict[str, Any]:
     """Make the first of two heads."""
-    two = ("--head", "10.0.0.1", "--standby", "10.0.0.2:7500", "--journal", JOURNAL, "--store", "s3://bucket/run")
-    return made("--role", "head", *two, "--node", "alpha", *words, folder)
+    addresses = ("--head", "10.0.0.1", "--standby", "10.0.0.2:7500")
+    return made("--role", "head", *addresses, *SHARED, "--node", "alpha", *words, folder)
 
 
 def test_second_head_has_the_settings_of_the_first(tmp_path: Path) -> None:
@@ -182,6 +183,7 @@ def test_first_of_two_heads_prints_commands_for_the_others(tmp_path: Path) -> No
     [
         ("other_head", "# other_head", "does not name the addresses of two heads"),
         ("journal = ", "# journal = ", "each head would have a journal of its own"),
+        ("store = ", "# store = ", "each head would have models of its own"),
         ('"keys/alpha.secret"', '"keys/other.secret"', "cannot be read"),
         ('"alpha"', '"beta"', "The first head is called beta, too"),
         ("[deployment]\n", "[deployment] # mine\n", "cannot be rewritten for a second head"),
@@ -229,13 +231,11 @@ def test_existing_file_is_not_overwritten_and_nothing_is_written(tmp_path: Path,
         (("--role", "standby"), "needs --first-head"),
         (("--role", "standby", "--first-head", "f", "--standby", "h"), "takes no --standby"),
         (("--role", "standby", "--first-head", "/none"), "cannot be read"),
-        (("--role", "head", "--head", "h", "--standby", "g"), "Two heads share a journal on PostgreSQL"),
-        (
-            ("--role", "head", "--head", "h", "--standby", "g", "--journal", "mysql://db/a"),
-            "postgresql://HOST/DATABASE",
-        ),
-        (("--role", "head", "--head", "h", "--standby", "g", "--journal", f"{JOURNAL}?password=a"), "has no password"),
-        (("--role", "head", "--head", "h", "--standby", "h:7400", "--journal", JOURNAL), "have the address h:7400"),
+        (("--role", "head", "--head", "h", "--standby", "g", "--store", "/srv"), "Two heads share a journal"),
+        (("--role", "head", "--head", "h", "--standby", "g", "--journal", JOURNAL), "PostgreSQL, and a store"),
+        (("--role", "head", "--head", "h", "--journal", "mysql://db/a"), "postgresql://HOST/DATABASE"),
+        (("--role", "head", "--head", "h", "--journal", f"{JOURNAL}?password=a"), "has no password"),
+        (("--role", "head", *SHARED, "--head", "h", "--standby", "h:7400"), "have the address h:7400"),
         (("--role", "worker", "--head", "h", "--head-key", "abc"), "not a public key"),
         (("--role", "head", "--head", "h:99999"), "no address"),
         (("--role", "head", "--head", "tcp://h"), "no address"),
