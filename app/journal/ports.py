@@ -189,7 +189,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DatabaseState:
-    """What a database's server says about the journal's heads and copies.
+    """The state of a database's server: of the heads that use it, and of its replicas.
 
     Attributes:
         user: that of this connection.

@@ -6,11 +6,12 @@ from contextlib import closing
 from time import monotonic, sleep
 
 import pytest
+from archives import record_of
 from postgres_server import PostgresServer, execute, new_schema, postgres_server
 
 pytest.importorskip("psycopg")
 
-from flyball.app.journal.database import StorageInUse
+from flyball.app.journal.database import ServerUnavailable, StorageInUse
 from flyball.app.journal.ports import DatabaseState
 from flyball.app.journal.postgres_journal import PostgresJournal, PostgresJournalReader
 
@@ -89,3 +90,28 @@ def test_replicas_are_seen_as_far_as_rights_allow(server: PostgresServer) -> Non
         execute(url, f"SET synchronous_commit = local; GRANT pg_read_all_stats TO {user}")
         assert state_of(reader).synchronous == 1
     wait_for(url, lambda state: state.connected == 0)
+
+
+def test_journal_goes_on_at_a_promoted_replica(server: PostgresServer) -> None:
+    """With a synchronous replica all that was appended is there, and the URL of both servers leads to it."""
+    url = new_schema(server.url)
+    with server.replica("one") as folder:
+        host = url.partition("host=")[2].partition("&")[0]
+        replica, both = url.replace(host, folder), url.replace(host, f"{host},{folder}")
+        execute(url, "ALTER SYSTEM SET synchronous_standby_names = 'one'")
+        execute(url, "SELECT pg_reload_conf()")
+        with closing(PostgresJournal(both)) as journal:
+            wait_for(both, lambda state: state.synchronous == 1)
+            journal.append([record_of(1, [b"a"])])
+            server.crash()
+            with pytest.raises(ServerUnavailable):
+                journal.append([record_of(2, [b"b"])])
+        with pytest.raises(ServerUnavailable):
+            PostgresJournal(both)
+        execute(replica, "SELECT pg_promote()")
+        execute(replica, "ALTER SYSTEM RESET synchronous_standby_names")
+        execute(replica, "SELECT pg_reload_conf()")
+        with closing(PostgresJournal(both)) as journal:
+            assert journal.head == 1
+            journal.append([record_of(2, [b"c"])])
+        assert not state_of(both).names

@@ -44,8 +44,8 @@ class PostgresServer:
         self.start()
 
     @contextmanager
-    def replica(self, name: str) -> Iterator[None]:
-        """Run a server that copies this one, under a name."""
+    def replica(self, name: str) -> Iterator[str]:
+        """Run a server that copies this one, under a name; yield the folder of its socket."""
         folder = self._folder / name
         source = f"user=admin host={self._folder} application_name={name}"
         command = [self._programs / "pg_basebackup", "-D", folder, "-R", "-c", "fast", "-d", source]
@@ -54,7 +54,7 @@ class PostgresServer:
         with (self._folder / "log").open("ab") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder, **self._user)
         try:
-            yield
+            yield str(folder)
         finally:
             process.send_signal(signal.SIGQUIT)
             process.wait()
@@ -81,9 +81,12 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_server() -> Iterator[PostgresServer]:
-    """Run a server; skip the test if the machine has none."""
-    programs, folder = _programs(), Path(mkdtemp(prefix="flyball-postgres-"))  # the name of a socket has to be short
+def postgres_server(folder: Path | None = None) -> Iterator[PostgresServer]:
+    """Run a server in a folder, which need not exist; skip the test if the machine has none."""
+    programs = _programs()
+    if folder is None:
+        folder = Path(mkdtemp(prefix="flyball-postgres-"))  # the name of a socket has to be short
+    folder.mkdir(exist_ok=True)
     try:
         server = PostgresServer(programs, folder)
         try:
