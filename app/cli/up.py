@@ -150,7 +150,7 @@ def _run_all(
                 )
             check_heads(deployment)
             check_history(folder, location.journal)
-        before = _check_journal(location.journal, loaded)
+        before = _check_journal(location.journal, loaded.run, shared=deployment.other_head is not None)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
         if loaded.run.advises:
             title = f"{ADVISES_ONLY}\n{title}"
@@ -214,15 +214,15 @@ def open_dashboard(settings: DashboardSettings, role: MachineRole | None) -> tup
     return f"Dashboard: {url_of(server)}", server
 
 
-def _check_journal(location: JournalLocation, loaded: Loaded) -> int:
+def _check_journal(location: JournalLocation, settings: RunSettings, *, shared: bool = False) -> int:
     """Migrate an old journal; warn of games left out; refuse damage and unfit settings, which would stop the broker.
 
-    Where there is another head, its broker may write the journal, so it is only read. Returns the position of its last
-    event.
+    A journal that is ``shared`` with another head is only read, because the other broker may write it. Returns the
+    position of its last event.
     """
-    head, settings = 0, loaded.run
+    head = 0
     if location.is_begun():
-        opened = location.writer() if loaded.deployment.other_head is None else location.reader()
+        opened = location.reader() if shared else location.writer()
         # The settings are closed too, because their reader would fail later in a closed journal.
         with closing(opened) as journal, closing(past_settings(journal)) as past:
             check_lasting(past, settings)
