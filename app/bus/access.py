@@ -131,9 +131,12 @@ class Access:
         return True
 
     def check_producer(self, key: Key, producer: str) -> None:
-        """Refuse a producer whose part after ``@`` is not the key's name. Raises ``KeyRefused``."""
+        """Refuse a producer whose part after ``@`` is not the key's name. Raises ``KeyRefused``.
+
+        The broker's own key may name any node, because two heads share it (ADR-043).
+        """
         name, _, node = producer.partition("@")
-        if not name or node != key.name:
+        if not name or (node != key.name and key.public != self.pair.public):
             raise KeyRefused(
                 f"The key of {key.name} may not speak as {producer!r}.",
                 hint=f"Set deployment.node to {key.name}, or use the key of {node or 'that node'}.",

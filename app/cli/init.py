@@ -5,23 +5,27 @@ import json
 import re
 import shutil
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from socket import gethostname
-from typing import Literal
+from typing import Literal, get_args
 
 import click
 
 from flyball.app.api.commands import flyball_anywhere
-from flyball.app.bus.keys import Key, KeyList, KeyPair, check_name, check_public, new_pair, write_secret
+from flyball.app.bus.keys import Key, KeyList, KeyPair, check_name, check_public, new_pair, read_secret, write_secret
 from flyball.app.cli.keys import ALLOWED
 from flyball.app.cli.options import FOLDER, json_option
 from flyball.app.cli.output import echo, note, write_json
 from flyball.app.config import RunFolder
-from flyball.app.core import BadUsage, writing
+from flyball.app.config.journal_address import check_url
+from flyball.app.config.loading import load
+from flyball.app.core import BadUsage, reading, writing
 from flyball.app.core.shipped import shipped
-from flyball.daemons.registry import MACHINE_ROLES, MachineRole, names_of
+from flyball.daemons.registry import MachineRole, names_of
+from flyball.daemons.run_folder import check_heads
 
 ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:(?P<port>\d{1,5}))?")
 PORT = 7400
@@ -30,6 +34,7 @@ PORT = 7400
 PLAIN_PATH = re.compile(r"/[A-Za-z0-9/._+@:-]*")
 """Paths that TOML, systemd and supervisord read without quoting."""
 
+Role = Literal["head", "standby", "worker"]
 Services = Literal["systemd", "supervisor"]
 FILES: Mapping[tuple[Services, MachineRole], tuple[str, ...]] = {
     ("systemd", "head"): (
@@ -43,7 +48,19 @@ FILES: Mapping[tuple[Services, MachineRole], tuple[str, ...]] = {
     ("supervisor", "head"): ("head.conf", "worker.conf", "crash_loops.py"),
     ("supervisor", "worker"): ("worker.conf", "crash_loops.py"),
 }
-"""The service files of each role; a head can also run jobs."""
+"""The service files of each role; a head can also run jobs. A standby is a head."""
+
+NEEDED: Mapping[Role, frozenset[str]] = {
+    "head": frozenset({"--head"}),
+    "standby": frozenset({"--first-head"}),
+    "worker": frozenset({"--head", "--head-key"}),
+}
+ALLOWED_TOO: Mapping[Role, frozenset[str]] = {
+    "head": frozenset({"--standby", "--journal", "--store"}),
+    "standby": frozenset(),
+    "worker": frozenset({"--standby", "--store"}),
+}
+"""Options of each role beside the needed ones."""
 
 SETTINGS = """\
 # Written by `flyball init`. All settings: flyball config show
@@ -60,36 +77,54 @@ class Machine:
 
     Attributes:
         role: what it is for.
-        node: its name, and that of its key.
+        node: its name.
         folder: its run folder, absolute.
         head: HOST:PORT of the broker.
-        head_key: the head's public key; ``None`` on the head itself.
         store: where models and shards are; ``None``: in the run folder.
+        standby: HOST:PORT of the second head's broker; ``None``: there is one head.
+        journal: URL of its database; ``None``: it is a file.
     """
 
-    role: MachineRole
+    role: Role
     node: str
     folder: Path
     head: str
-    head_key: str | None
     store: str | None
+    standby: str | None = None
+    journal: str | None = None
+
+    @property
+    def units(self) -> MachineRole:
+        """The role whose service files it has."""
+        return "worker" if self.role == "worker" else "head"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """A machine's key with the file of the secret half, and on a head the list of admitted keys, by its file."""
+
+    secret: Path
+    pair: KeyPair
+    admitted: Mapping[Path, KeyList]
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.option(
     "--role",
-    type=click.Choice(MACHINE_ROLES),
+    type=click.Choice(get_args(Role)),
     required=True,
-    help="head: the one machine with the broker; worker: any other.",
+    help="head: the machine with the broker; standby: a second head, which takes over; worker: any other.",
 )
 @click.option(
-    "--head",
-    required=True,
-    metavar="HOST[:PORT]",
-    help=f"Address at which workers reach the head; default port {PORT}.",
+    "--head", metavar="HOST[:PORT]", help=f"Address at which other machines reach the head; default port {PORT}."
 )
 @click.option("--head-key", metavar="KEY", help="For a worker: the head's public key.")
+@click.option("--standby", metavar="HOST[:PORT]", help="Address of the second head, if there is to be one.")
+@click.option("--journal", metavar="URL", help="For a head: the journal's PostgreSQL database, which two heads share.")
+@click.option(
+    "--first-head", type=FOLDER, help="For a standby: folder with copies of the first head's flyball.toml and keys."
+)
 @click.option("--node", metavar="NAME", help="Name of this machine.  [default: the host's]")
 @click.option(
     "--store", metavar="URL", help="Models and shards: a folder that all machines share, or s3://BUCKET/PATH."
@@ -101,9 +136,12 @@ class Machine:
 def init(
     folder: Path,
     *,
-    role: MachineRole,
-    head: str,
+    role: Role,
+    head: str | None,
     head_key: str | None,
+    standby: str | None,
+    journal: str | None,
+    first_head: Path | None,
     node: str | None,
     store: str | None,
     services: Services,
@@ -114,38 +152,126 @@ def init(
     The command writes settings, a key, and service files. No file is overwritten. The daemons will run as the calling
     user. Prints the next commands for each machine.
     """
-    if (role == "worker") != (head_key is not None):
-        what = "A worker needs --head-key" if role == "worker" else "--head-key is for workers"
-        raise BadUsage(f"{what}.", hint="`flyball init --role head` prints the command for workers, with the key.")
-    machine = Machine(
-        role,
-        check_name(node or gethostname().partition(".")[0]),
-        _plain_path(folder.absolute()),
-        _address(head),
-        head_key and check_public(head_key),
-        store,
-    )
-    settings, secret = RunFolder(machine.folder).settings, RunFolder(machine.folder).keys / f"{machine.node}.secret"
-    files = service_files(machine, services)
-    _refuse_existing(settings, secret, *files)
-    pair = new_pair()
-    _write_keys(machine, secret, pair)
-    for path, text in {settings: settings_text(machine), **files}.items():
+    given = {"--head": head, "--head-key": head_key, "--standby": standby, "--journal": journal, "--store": store}
+    _check_options(role, {name for name, value in {**given, "--first-head": first_head}.items() if value is not None})
+    node, folder = check_name(node or gethostname().partition(".")[0]), _plain_path(folder.absolute())
+    if first_head:
+        machine, text, keys = second_head(folder, node, first_head)
+    else:
+        assert head is not None
+        machine = Machine(role, node, folder, _address(head), store, standby and _address(standby), journal)
+        keys = _new_keys(machine)
+        text = settings_text(machine, head_key and check_public(head_key))
+        if role == "head":
+            _check_head(machine)
+    files = {RunFolder(folder).settings: text, **service_files(machine, services)}
+    _refuse_existing(keys.secret, *files, *(keys.admitted if first_head else ()))
+    write_secret(keys.secret, keys.pair)
+    for path, admitted in keys.admitted.items():
+        admitted.write(path)
+    for path, content in files.items():
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as file:
-                file.write(text)
-    RunFolder(machine.folder).log("any").parent.mkdir(exist_ok=True)  # supervisord makes no folders
-    following = _next_commands(machine, services, pair.public)
+                file.write(content)
+    RunFolder(folder).log("any").parent.mkdir(exist_ok=True)  # supervisord makes no folders
+    following = _next_commands(machine, services, keys.pair.public)
     if machine.store and machine.store.startswith("/"):
         _warn_of_store(machine, machine.store)
     if as_json:
-        files_json = {"settings": str(settings), "secret": str(secret), "services": [str(path) for path in files]}
-        write_json({"role": role, "node": machine.node, "public": pair.public, **files_json, "next": following})
+        settings, *units = map(str, files)
+        files_json = {"settings": settings, "secret": str(keys.secret), "services": units}
+        write_json({"role": role, "node": node, "public": keys.pair.public, **files_json, "next": following})
         return
-    echo(f"{machine.node} is a {role} in {machine.folder}; its public key is {pair.public}")
+    echo(f"{node} is a {role} in {folder}; its public key is {keys.pair.public}")
     for where, commands in following.items():
         echo(f"\n{where}:\n" + "\n".join(f"  {command}" for command in commands))
+
+
+def _check_options(role: Role, given: set[str]) -> None:
+    """Refuse a missing option of a role, and options of other roles."""
+    hint = "`flyball init --role head` prints the commands for the other machines."
+    if missing := NEEDED[role] - given:
+        raise BadUsage(f"A {role} needs {' and '.join(sorted(missing))}.", hint=hint)
+    if foreign := given - NEEDED[role] - ALLOWED_TOO[role]:
+        raise BadUsage(f"A {role} takes no {' and no '.join(sorted(foreign))}.", hint=hint)
+
+
+def _check_head(machine: Machine) -> None:
+    """Refuse a journal that a head cannot use, and two heads that share too little. Raises ``BadUsage``."""
+    if machine.standby and not (machine.journal and machine.store):
+        raise BadUsage(
+            "Two heads share a journal on PostgreSQL, and a store.",
+            hint="Name both: --journal postgresql://HOST/DATABASE --store URL",
+        )
+    if machine.standby == machine.head:
+        raise BadUsage(f"Both heads have the address {machine.head}.", hint="Name another one: --standby HOST:PORT")
+    if machine.journal:
+        try:
+            check_url(machine.journal)
+        except ValueError as error:
+            raise BadUsage(f"--journal cannot be used: {error}.") from error
+
+
+def second_head(folder: Path, node: str, first: Path) -> tuple[Machine, str, Keys]:
+    """Return a second head's machine, its ``flyball.toml``, and its keys, from copies of the first one's files.
+
+    Raises ``BadUsage``, ``BadSettings``, ``BadKey`` or ``UnusableFile`` for files that no second head can use.
+    """
+    file = RunFolder(first).settings
+    with reading(file):
+        text = file.read_text(encoding="utf-8")
+    deployment = load(first).deployment
+    own, other = deployment.other_head, deployment.endpoint
+    if own is None or other is None:
+        raise BadUsage(
+            f"{file} does not name the addresses of two heads.",
+            hint="Set endpoint and other_head in [deployment] of the first head's flyball.toml, and copy it again.",
+        )
+    check_heads(deployment)
+    if deployment.store is None:
+        raise BadUsage(
+            f"{file} names no store, and each head would have models of its own.",
+            hint="Set store in [deployment] of the first head's flyball.toml, move its models there; copy it again.",
+        )
+    if deployment.keys.secret is None or deployment.keys.allowed is None:
+        raise BadUsage(
+            f"{file} does not name the keys of a head.",
+            hint="Make them on the first head, and copy the folder keys, too: flyball keys new NAME --authorize head",
+        )
+    keys = Keys(
+        folder / deployment.keys.secret,
+        read_secret(first / deployment.keys.secret),
+        {folder / deployment.keys.allowed: KeyList.read(first / deployment.keys.allowed)},
+    )
+    head, standby = (address.removeprefix("tcp://") for address in (other, own))
+    machine = Machine("standby", node, folder, head, deployment.store, standby, deployment.journal.url)
+    return machine, _exchanged(file, text, {"node": node, "endpoint": own, "other_head": other}), keys
+
+
+def _exchanged(file: Path, text: str, changes: Mapping[str, str]) -> str:
+    """Return the text of a head's settings with other values in the table ``deployment``.
+
+    Raises ``BadUsage`` if the other head has the same node, or if more than whole lines would have to change.
+    """
+    before = tomllib.loads(text)
+    deployment = before.get("deployment", {})
+    if deployment.get("node") == changes["node"]:
+        raise BadUsage(f"The first head is called {changes['node']}, too.", hint="Give this one another name: --node")
+    lines, table = list[str](), ""
+    for line in text.splitlines(keepends=True):
+        table = line.strip() if line.startswith("[") else table
+        if table != "[deployment]" or line.partition("=")[0].strip() not in changes:
+            lines.append(line)
+        if line.strip() == "[deployment]":
+            lines.append(_toml(changes))
+    after = "".join(lines)
+    if tomllib.loads(after) != before | {"deployment": deployment | changes}:
+        raise BadUsage(
+            f"{file} cannot be rewritten for a second head.",
+            hint="Write node, endpoint and other_head on lines of their own below [deployment], as flyball init does.",
+        )
+    return after
 
 
 def _warn_of_store(machine: Machine, store: str) -> None:
@@ -178,24 +304,26 @@ def _refuse_existing(*files: Path) -> None:
         raise BadUsage(f"{', '.join(existing)} exists already.", hint="Choose another DIR, or move that away.")
 
 
-def _write_keys(machine: Machine, secret: Path, pair: KeyPair) -> None:
-    """Write the machine's secret key; on the head, admit it too."""
+def _new_keys(machine: Machine) -> Keys:
+    """Make a machine's key. A head admits its own."""
+    folder, pair = RunFolder(machine.folder).keys, new_pair()
+    secret, allowed = folder / f"{machine.node}.secret", folder / ALLOWED
     if machine.role == "worker":
-        write_secret(secret, pair)
-        return
-    allowed = secret.with_name(ALLOWED)
-    admitted = KeyList.read(allowed).authorize(Key(machine.node, "head", pair.public))
-    write_secret(secret, pair)
-    admitted.write(allowed)
+        return Keys(secret, pair, {})
+    return Keys(secret, pair, {allowed: KeyList.read(allowed).authorize(Key(machine.node, "head", pair.public))})
 
 
-def settings_text(machine: Machine) -> str:
-    """Return the text of the machine's ``flyball.toml``."""
+def settings_text(machine: Machine, head_key: str | None) -> str:
+    """Return the text of a new machine's ``flyball.toml``. ``head_key``: the head's public key, for a worker."""
     deployment = {"node": machine.node, "endpoint": f"tcp://{machine.head}"}
+    if machine.standby:
+        deployment["other_head"] = f"tcp://{machine.standby}"
+    if machine.journal:
+        deployment["journal"] = machine.journal
     if machine.store:
         deployment["store"] = machine.store
     keys = {"secret": f"keys/{machine.node}.secret"}
-    keys |= {"broker": machine.head_key} if machine.head_key else {"allowed": f"keys/{ALLOWED}"}
+    keys |= {"broker": head_key} if head_key else {"allowed": f"keys/{ALLOWED}"}
     return SETTINGS.format(deployment=_toml(deployment), keys=_toml(keys))
 
 
@@ -223,8 +351,8 @@ def service_files(machine: Machine, services: Services) -> dict[Path, str]:
             "command=python3": f"command={_plain_path(Path(sys.executable))}",
         },
     }[services]
-    files = {name: (source / name).read_text(encoding="utf-8") for name in FILES[services, machine.role]}
-    if services == "supervisor" and machine.role == "head":
+    files = {name: (source / name).read_text(encoding="utf-8") for name in FILES[services, machine.units]}
+    if services == "supervisor" and machine.units == "head":
         files["worker.conf"] = _without_programs(files["worker.conf"], names_of("head"))
     return {target / name: _replaced(text, changes) for name, text in files.items()}
 
@@ -258,21 +386,34 @@ def _replaced(text: str, changes: Mapping[str, str]) -> str:
 def _next_commands(machine: Machine, services: Services, public: str) -> dict[str, list[str]]:
     """Return the next commands, by machine."""
     authorize = f"{flyball_anywhere(machine.folder, None)} keys authorize"
-    roles = MACHINE_ROLES if machine.role == "head" else ("worker",)
+    # One of two heads runs no jobs, because under systemd they would wait until its broker serves.
+    roles = (machine.units,) if machine.standby or machine.role == "worker" else get_args(MachineRole)
     if services == "systemd":
         targets = " ".join(f"flyball-{role}.target" for role in roles)
         install = f"sudo install -m 644 -t /etc/systemd/system {machine.folder}/systemd/*"
-        start = [f"{install} && sudo systemctl enable --now {targets}"]
+        enable = "enable --now --no-block" if machine.role == "standby" else "enable --now"
+        start = [f"{install} && sudo systemctl {enable} {targets}"]
     else:
         start = [f"supervisord -c {machine.folder}/supervisor/{role}.conf" for role in roles]
     if machine.role == "worker":
         admit = f"{authorize} {machine.node} worker {public}"
-        return {"On the head, whose run folder belongs after --run": [admit], "Then here": start}
-    options = [f"--store {machine.store}"] if machine.store else []
-    options += [f"--services {services}"] if services != "systemd" else []
-    init = f"flyball init --role worker --head {machine.head} --head-key {public}"
+        return {"On each head, whose run folder belongs after --run": [admit], "Then here": start}
+    if machine.role == "standby":
+        return {"Here, to take over when the other head ends": start}
+    options = [f"--services {services}"] if services != "systemd" else []
+    shared = [f"--standby {machine.standby}"] if machine.standby else []
+    shared += [f"--store {machine.store}"] if machine.store else []
+    worker = f"flyball init --role worker --head {machine.head} --head-key {public}"
+    here = "Here, to record and decide" if machine.standby else "Here, to record, decide and also run jobs"
+    copied = f"{getpass.getuser()}@{machine.head.rpartition(':')[0]}:{machine.folder}"
+    second = [
+        f"mkdir first && scp -pr {copied}/flyball.toml {copied}/keys first",
+        " ".join(("flyball init --role standby --first-head first", *options, str(machine.folder))),
+        "rm -r first",
+    ]
     return {
-        "Here, to record, decide and also run jobs": start,
-        "On each worker": [" ".join((init, *options, str(machine.folder)))],
-        "Then here, as that command prints": [f"{authorize} NODE worker ITS_PUBLIC_KEY"],
+        here: start,
+        **({"Then on the second head": second} if machine.standby else {}),
+        "On each worker": [" ".join((worker, *shared, *options, str(machine.folder)))],
+        "Then on each head, as that command prints": [f"{authorize} NODE worker ITS_PUBLIC_KEY"],
     }

@@ -150,7 +150,7 @@ def _run_all(
                 )
             check_heads(deployment)
             check_history(folder, location.journal)
-        before = _check_journal(location.journal, loaded.run)
+        before = _check_journal(location.journal, loaded.run, shared=deployment.other_head is not None)
         title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
         if loaded.run.advises:
             title = f"{ADVISES_ONLY}\n{title}"
@@ -214,15 +214,17 @@ def open_dashboard(settings: DashboardSettings, role: MachineRole | None) -> tup
     return f"Dashboard: {url_of(server)}", server
 
 
-def _check_journal(location: JournalLocation, settings: RunSettings) -> int:
+def _check_journal(location: JournalLocation, settings: RunSettings, *, shared: bool = False) -> int:
     """Migrate an old journal; warn of games left out; refuse damage and unfit settings, which would stop the broker.
 
-    Returns the position of its last event.
+    A journal that is ``shared`` with another head is only read, because the other broker may write it. Returns the
+    position of its last event.
     """
     head = 0
     if location.is_begun():
+        opened = location.reader() if shared else location.writer()
         # The settings are closed too, because their reader would fail later in a closed journal.
-        with closing(location.writer()) as journal, closing(past_settings(journal)) as past:
+        with closing(opened) as journal, closing(past_settings(journal)) as past:
             check_lasting(past, settings)
             earlier, head = last_settings(journal), journal.head
         if earlier is not None:

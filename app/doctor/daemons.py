@@ -51,6 +51,15 @@ def broker_failed(facts: Facts) -> Iterator[Symptom]:
         yield Symptom("critical", BROKER, what, f"{hint} Once its cause is removed, start the run.")
 
 
+def standby_missing(facts: Facts) -> Iterator[Symptom]:
+    """Find a run with two heads of which only one is there."""
+    if facts.idle_head and facts.database and not facts.database.stands_by:
+        what = "No second head waits there. If the broker that serves ends, the run stands still."
+        hint = "Start it on its machine: systemctl start --no-block flyball-head.target, or flyball up --role head. "
+        hint += "If it runs, why it does not wait is at the end of logs/broker.jsonl there."
+        yield Symptom("warning", facts.idle_head, what, hint)
+
+
 def run_stopped(facts: Facts) -> Iterator[Symptom]:
     """Find a run that is not running."""
     if facts.status is None or facts.status.running:

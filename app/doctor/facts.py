@@ -9,6 +9,7 @@ from typing import Any
 from flyball.app.bus.keys import Key
 from flyball.app.config import RunSettings
 from flyball.app.events import Event
+from flyball.app.journal.ports import DatabaseState
 from flyball.app.status.configs import ConfigRow
 from flyball.app.status.status import ProcessEnd, Status
 from flyball.daemons.shipping import Shipping
@@ -104,6 +105,8 @@ class Facts:
         damage: of the journal. ``missing``: files of its archive.
         unreadable: why this user cannot read the journal, which may be sound.
         concerns: why the journal's database server cannot be used.
+        database: state of that server; ``None`` for a journal in a file, and where it cannot be read.
+        idle_head: address of that one of two heads whose broker does not serve; empty: there is one head.
         set_aside: files that belong to another history of the journal.
         growth: ``None`` on a machine without the journal.
         shipping: ``None`` if the journal is to be shipped nowhere, or is not here.
@@ -136,6 +139,8 @@ class Facts:
     missing: tuple[Problem, ...] = ()
     unreadable: Problem | None = None
     concerns: tuple[Problem, ...] = ()
+    database: DatabaseState | None = None
+    idle_head: str = ""
     set_aside: tuple[Path, ...] = ()
     growth: Growth | None = None
     shipping: Shipping | None = None

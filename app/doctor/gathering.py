@@ -27,6 +27,7 @@ from flyball.app.api.runs import (
 from flyball.app.bus.access import KeyRefused
 from flyball.app.bus.keys import Key, KeyList, read_secret
 from flyball.app.bus.ports import BrokerUnavailable
+from flyball.app.config import Deployment
 from flyball.app.config.devices import AUTO, JobKind
 from flyball.app.config.loading import Loaded
 from flyball.app.core import BROKER, FlyballError
@@ -202,11 +203,20 @@ def _of_machine(place: RunLocation, loaded: Loaded, facts: Facts, broker: Broker
         outbox_bytes={path.stem: path.stat().st_size for path in outboxes},
         outbox_limit=OUTBOX_BYTES,
         broker=broker,
+        idle_head=_idle_head(deployment, broker),
         ends=tuple(_ends(place.folder.log("supervisor"))),
         set_aside=tuple(of_other_history(place.folder)),
         broker_end=last_failure(place.folder, BROKER),
         text_servers={address: _of_text_server(address) for address in deployment.text.servers},
     )
+
+
+def _idle_head(deployment: Deployment, broker: BrokerAnswer) -> str:
+    """Return the address of the head whose broker does not serve; empty unless the other one's does."""
+    heads = (deployment.endpoint, deployment.other_head)
+    if deployment.other_head is None or not broker.listens:
+        return ""
+    return next((head for head in heads if head and head != broker.endpoint), "")
 
 
 def _of_text_server(address: str) -> Problem | None:
@@ -271,6 +281,7 @@ def _with_journal(
                 damage=tuple(problem for problem in damage if problem not in missing),
                 missing=missing,
                 concerns=tuple(map(_problem, reader.concerns())),
+                database=reader.database_state(),
             )
             facts = _with_events(place, reader, loaded, facts)
             board = read_board(place.folder, reader, silent)

@@ -9,6 +9,9 @@ from flyball.app.doctor.facts import Facts
 BEHIND_EVENTS = 100_000
 """Events beyond the limit that may stay live. Archiving begins after 25,000 new events, and takes a while."""
 
+REPLICA_BYTES = 64 << 20
+"""Bytes that a replica may lack. They are four files of PostgreSQL's log; a sound replica lacks less than one."""
+
 FORECAST_DAYS = 14.0
 HOURS = 24
 COMPRESSION = 6.0
@@ -19,21 +22,45 @@ It is used where no events are archived yet. Source: tests/benchmarks/results/bu
 
 
 def journal_damaged(facts: Facts) -> Iterator[Symptom]:
-    """Find damage of the journal's file."""
+    """Find damage of the journal."""
     for problem in facts.damage:
-        yield Symptom("critical", "journal.sqlite", problem.what, problem.hint or "All damage: flyball journal verify")
+        yield Symptom("critical", "journal", problem.what, problem.hint or "All damage: flyball journal verify")
 
 
 def journal_unreadable(facts: Facts) -> Iterator[Symptom]:
     """Find a journal that may be sound, but cannot be read here."""
     if facts.unreadable:
-        yield Symptom("warning", "journal.sqlite", facts.unreadable.what, facts.unreadable.hint)
+        yield Symptom("warning", "journal", facts.unreadable.what, facts.unreadable.hint)
 
 
 def journal_server(facts: Facts) -> Iterator[Symptom]:
     """Find a server of the journal's database that is away, refuses this user, or could lose events."""
     for problem in facts.concerns:
         yield Symptom("critical", "journal", problem.what, problem.hint)
+
+
+def journal_replica_behind(facts: Facts) -> Iterator[Symptom]:
+    """Find missing synchronous replicas of the journal's database, for which appends wait, and replicas that lag."""
+    state = facts.database
+    if state is None:
+        return
+    waits_for = f"Commits wait for {state.needed} of the replicas {state.names}"
+    counted = state.connected if state.synchronous is None else state.synchronous
+    if counted < state.needed:
+        what = f"{waits_for}, and {counted} of them answer: nothing is recorded."
+        hint = "Start the replica, and look at its log. To go on without it, as a superuser of the database: "
+        hint += "ALTER SYSTEM SET synchronous_standby_names = ''; SELECT pg_reload_conf();"
+        yield Symptom("critical", "journal", what, hint)
+    elif state.connected and state.synchronous is None:
+        what = f"The user {state.user} may not see how far the {state.connected} replicas of the database are."
+        hint = f'If this should be watched, as a superuser of the database: GRANT pg_read_all_stats TO "{state.user}";'
+        yield Symptom("notice", "journal", what, hint)
+    if state.behind_bytes is not None and state.behind_bytes > REPLICA_BYTES:
+        what = f"A replica of the database lacks the last {size_text(state.behind_bytes)} of the server's log."
+        hint = (
+            "How far each of them is, on the server: SELECT * FROM pg_stat_replication; Look at its disk and network."
+        )
+        yield Symptom("warning", "journal", what, hint)
 
 
 def history_replaced(facts: Facts) -> Iterator[Symptom]:
@@ -45,7 +72,7 @@ def history_replaced(facts: Facts) -> Iterator[Symptom]:
         hint = (
             "Events that the copy lacks are lost. Once you know why, delete the files *.other-history in its folders."
         )
-        yield Symptom("warning", "journal.sqlite", what, hint)
+        yield Symptom("warning", "journal", what, hint)
 
 
 def archive_missing(facts: Facts) -> Iterator[Symptom]:
@@ -60,7 +87,7 @@ def archive_behind(facts: Facts) -> Iterator[Symptom]:
     growth = facts.growth
     if growth and growth.is_local and growth.live_events > growth.limit + BEHIND_EVENTS:
         what = f"{growth.live_events:,} events are live; all but {growth.limit:,} should be archived."
-        yield Symptom("warning", "journal.sqlite", what, "Why not: flyball journal archive, and logs/archive.stderr")
+        yield Symptom("warning", "journal", what, "Why not: flyball journal archive, and logs/archive.stderr")
 
 
 def journal_not_shipped(facts: Facts) -> Iterator[Symptom]:
@@ -93,7 +120,7 @@ def dead_letters(facts: Facts) -> Iterator[Symptom]:
     """Find events that were refused, or that a daemon could not fold."""
     if facts.unfolded:
         what = f"{facts.unfolded} events could not be read or folded by a daemon."
-        yield Symptom("warning", "journal.sqlite", what, "Which ones, and why: flyball journal repair")
+        yield Symptom("warning", "journal", what, "Which ones, and why: flyball journal repair")
     if facts.refused:
         what = f"The broker refused {facts.refused} events, which are kept as dead letters."
-        yield Symptom("warning", "journal.sqlite", what, "Which ones, and why: flyball journal dead-letters list")
+        yield Symptom("warning", "journal", what, "Which ones, and why: flyball journal dead-letters list")

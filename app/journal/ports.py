@@ -187,6 +187,29 @@ class Mark(NamedTuple):
     used: int
 
 
+@dataclass(frozen=True, slots=True)
+class DatabaseState:
+    """The state of a database's server: of the heads that use it, and of its replicas.
+
+    Attributes:
+        user: that of this connection.
+        stands_by: whether a second head's broker waits for the journal.
+        names: the server's ``synchronous_standby_names``.
+        needed: number of replicas for which a commit waits.
+        connected: number of connected replicas.
+        synchronous: number of those that count as needed; ``None``: this user may not see it.
+        behind_bytes: of the journal's server, what the slowest replica has not on its disk; ``None``: unknown.
+    """
+
+    user: str
+    stands_by: bool
+    names: str = ""
+    needed: int = 0
+    connected: int = 0
+    synchronous: int | None = 0
+    behind_bytes: int | None = None
+
+
 class StoredReader(JournalReader, Protocol):
     """Reads a run's journal where it is stored. What a reader can say about that place, beside the events."""
 
@@ -226,6 +249,9 @@ class StoredReader(JournalReader, Protocol):
 
     def concerns(self) -> Iterator[FlyballError]:
         """Iterate over settings of a database's server with which a broker does not start."""
+
+    def database_state(self) -> DatabaseState | None:
+        """Return the state of the database's server; None for a journal in a file."""
 
 
 class StoredJournal(Journal, Protocol):

@@ -1,5 +1,6 @@
 """The PostgreSQL database of a journal: connections, tables, and the lock of its one writer (ADR-040)."""
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,6 +23,7 @@ from flyball.app.journal.database import (
     StorageFull,
     StorageInUse,
 )
+from flyball.app.journal.ports import DatabaseState
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
@@ -50,8 +52,12 @@ dead rows while a standby waits.
 LOCKS = 0x464C5937 << 32
 """Advisory locks are 64-bit numbers. Ours consist of these 32 bits ("FLY7") and an object's id or a small number."""
 
-CREATING, SNAPSHOTS = 1, 2
-"""Small numbers of locks: for creating the tables, and added to the tables' id for taking snapshots."""
+CREATING, SNAPSHOTS, WAITING = 1, 2, 3
+"""Small numbers of locks.
+
+They are for creating the tables; and, added to the tables' id, for taking snapshots, and shared by those who wait to
+write. Every user may look which locks are held.
+"""
 
 CONNECTING: Mapping[str, str | int] = {
     "client_encoding": "utf8",
@@ -85,6 +91,15 @@ SYNCHRONOUS = """SELECT set_config('synchronous_commit', 'on', false)
 
 NEEDED_OF_SERVER = ("fsync", "full_page_writes")
 """Settings of the server without which a loss of power loses or damages what was acknowledged."""
+
+STATE = """SELECT current_user, EXISTS (
+        SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = database AND datname = current_database()
+        WHERE locktype = 'advisory' AND granted AND classid = %(high)s AND objid = %(low)s AND objsubid = 1),
+    current_setting('synchronous_standby_names'), count(pid), count(sync_state),
+    count(pid) FILTER (WHERE sync_state IN ('sync', 'quorum')),
+    max(CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn) END)::bigint
+FROM pg_stat_replication"""
+"""A user without the rights of pg_read_all_stats sees the processes in pg_stat_replication, but no state."""
 
 RECORDS = "first bigint PRIMARY KEY, head bytea NOT NULL, bodies bytea NOT NULL"
 SCHEMA = (
@@ -194,10 +209,13 @@ def open_for_writing(url: str, *, wait: bool, give_up: Callable[[], bool]) -> tu
         key = lock_key(connection)
         for name, value in WRITING.items():  # first, because a writer may be halted as soon as it has the lock
             connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+        waiting = lock_key(connection, WAITING)
+        connection.execute("SELECT pg_advisory_lock_shared(%s)", (waiting,))
         while not _try_lock(connection, key):
             if not wait or give_up():
                 raise StorageInUse("Another broker writes this journal.", hint="Stop it first.")
             time.sleep(RETRY_SECONDS)
+        connection.execute("SELECT pg_advisory_unlock_shared(%s)", (waiting,))
         connection.execute(COMPRESSING)
         _migrate(connection)
         connection.execute("UPDATE journal SET epoch = epoch + 1")
@@ -264,6 +282,24 @@ def concerns(connection: Connection) -> Iterator[ServerRefused]:
                 f"The server has {name} = off: a loss of power could lose or damage the journal.",
                 hint=f"Set {name} = on in its postgresql.conf, and reload it.",
             )
+
+
+def database_state(connection: Connection) -> DatabaseState:
+    """Return what the server says about the journal's heads and copies."""
+    high, low = divmod(lock_key(connection, WAITING), 1 << 32)
+    row = connection.execute(STATE, {"high": high, "low": low}).fetchone()
+    assert row is not None
+    user, stands_by, names, connected, seen, synchronous, behind_bytes = row
+    several = re.match(r"(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", names, re.IGNORECASE)
+    return DatabaseState(
+        user,
+        stands_by,
+        names,
+        needed=int(several[1]) if several else bool(names),
+        connected=connected,
+        synchronous=synchronous if seen == connected else None,
+        behind_bytes=behind_bytes,
+    )
 
 
 def _version(connection: Connection) -> int | None:

@@ -12,7 +12,7 @@ from flyball.app.events.frames import DeadLetter, Record, ids_of
 from flyball.app.journal import postgres, queries
 from flyball.app.journal.database import OutOfOrder, StorageError
 from flyball.app.journal.marks import Key, Marks
-from flyball.app.journal.ports import Fenced, JournalSize, Mark
+from flyball.app.journal.ports import DatabaseState, Fenced, JournalSize, Mark
 from flyball.app.journal.postgres import journal_row, server_errors
 from flyball.app.journal.postgres_tables import HEADERS, PostgresTables
 
@@ -390,6 +390,11 @@ class PostgresJournalReader(PostgresTables):
         """See ``StoredReader.concerns``."""
         with server_errors():
             yield from postgres.concerns(self._connection)
+
+    def database_state(self) -> DatabaseState:
+        """See ``StoredReader.database_state``."""
+        with server_errors():
+            return postgres.database_state(self._connection)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

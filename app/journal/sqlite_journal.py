@@ -401,6 +401,9 @@ class SqliteJournalReader(_JournalTables):
         """See ``StoredReader.concerns``. A file that can be read has none."""
         return iter(())
 
+    def database_state(self) -> None:
+        """See ``StoredReader.database_state``."""
+
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """See ``StoredReader.frozen``."""

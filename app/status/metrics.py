@@ -340,7 +340,11 @@ METRICS: tuple[Metric, ...] = (
         (),
         lambda view: [((), max((row.last_us for row in view.counts.values()), default=0) / SECOND_US or None)],
     ),
-    _of_storage("flyball_journal_bytes", "Size of journal.sqlite and its log.", lambda s: s.journal),
+    _of_storage(
+        "flyball_journal_bytes",
+        "Size of the journal: of journal.sqlite and its log, or of its tables in a database.",
+        lambda s: s.journal,
+    ),
     _of_storage("flyball_archive_bytes", "Size of the archived segments and snapshots.", lambda s: s.archive),
     _of_storage("flyball_dead_letters", "Recorded events that could not be read or folded.", lambda s: s.dead_letters),
     _of_storage(

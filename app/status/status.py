@@ -151,11 +151,17 @@ def fold_trouble(row: DaemonRow, data: Trouble) -> DaemonRow:
 
 
 def fold_daemons(rows: Mapping[str, DaemonRow], event: Event[Any]) -> dict[str, DaemonRow]:
-    """Return the row that an event of ``DAEMONS_READ`` changes, by ``daemon@node``."""
+    """Return the rows that an event of ``DAEMONS_READ`` changes, by ``daemon@node``.
+
+    Only one broker writes, so where another head's broker starts, the earlier one has ended.
+    """
     data = event.data
     if isinstance(data, DaemonFact):
+        changed = dict[str, DaemonRow]()
+        if data.daemon == BROKER and isinstance(data, DaemonStarted):
+            changed = {name: row.replace(state="stopped") for name, row in rows.items() if row.daemon == BROKER}
         name = f"{data.daemon}@{data.node}"
-        return {name: fold_daemon(rows.get(name), event)}
+        return changed | {name: fold_daemon(rows.get(name), event)}
     row = rows.get(data.worker)
     return {data.worker: fold_trouble(row, data)} if row else {}
 
@@ -424,7 +430,7 @@ def _config(row: ConfigRow, now_us: int, settings: RunSettings | None, live: Col
 def _daemon(row: DaemonRow, state: State, now_us: int, presence: Presence | None) -> DaemonStatus:
     shown = _shared(row, DaemonStatus) | {"state": state}
     heard_seconds_ago, sign = _age(row.heard_us, now_us), None
-    if presence is not None and row.daemon == BROKER:
+    if presence is not None and row.daemon == BROKER and state != "stopped":
         heard_seconds_ago = 0.0  # because it has just answered
     elif presence is not None and (present := presence.get(f"{row.daemon}@{row.node}")):
         heard_seconds_ago, sign = present.heard_seconds_ago, present.sign

@@ -13,7 +13,7 @@ from keyed_bus import KeyRing, client, keyed, keyed_broker
 from structlog.testing import capture_logs
 
 from flyball.app.bus import BrokerUnavailable, ZmqBus
-from flyball.app.bus.access import KeyRefused
+from flyball.app.bus.access import ClientKeys, KeyRefused
 from flyball.app.bus.ports import BrokerLimits, BusError, InsecureEndpoint, PublishRefused, Sign
 from flyball.app.events import AccessRefused, DaemonReady, DaemonStopped, originate
 from flyball.app.events.frames import DeadLetter, frame_of
@@ -201,6 +201,18 @@ async def test_a_hello_in_another_s_name_is_refused(broker, ring):
         with pytest.raises(KeyRefused, match="key of node1 may not speak as 'selfplay_worker@node2'"):
             await bus.publish(checked(0))
     assert (await refused(broker, ring, "producer")).key == "node1"
+
+
+async def test_the_broker_s_own_key_speaks_for_two_heads(broker, ring):
+    """Both heads have the broker's key, and nodes of their own (ADR-043). Another head's key has its name only."""
+    own = ClientKeys(ring.head, ring.head.public)
+    ring.authorize("one", "head", own)
+    for number, node in enumerate(("one", "two"), 1):
+        async with connected(broker, ring, f"feedback@{node}", keys=own) as bus:
+            assert await bus.publish(checked(number)) >= 1
+    async with connected(broker, ring, "feedback@two", keys=ring.keys("head")) as bus:
+        with pytest.raises(KeyRefused, match="key of head may not speak as 'feedback@two'"):
+            await bus.publish(checked(0))
 
 
 def test_forged_or_replayed_frames_have_no_effect(broker, ring, journal):

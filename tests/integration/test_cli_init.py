@@ -18,6 +18,8 @@ from flyball.daemons.registry import MACHINE_ROLES, names_of
 
 ROOT = Path(__file__).parents[2]
 KEY = "ab" * 32
+JOURNAL = "postgresql:///loop"
+SHARED = ("--journal", JOURNAL, "--store", "s3://bucket/run")
 
 
 def init(*words: object) -> Result:
@@ -112,6 +114,17 @@ def test_supervisors_files_name_folder_and_program(tmp_path: Path, role: str) ->
     assert f"supervisord -c {tmp_path}/run/supervisor/{role}.conf" in start
 
 
+def test_second_head_s_supervisor_has_the_head_s_programs(tmp_path: Path) -> None:
+    first_head(tmp_path / "one", "--services", "supervisor")
+    words = ("--role", "standby", "--first-head", tmp_path / "one", "--node", "beta", "--services", "supervisor")
+    following = made(*words, tmp_path / "two")["next"]
+    assert following["Here, to take over when the other head ends"] == [
+        f"supervisord -c {tmp_path}/two/supervisor/head.conf"
+    ]
+    one, two = ((tmp_path / name / "supervisor/head.conf").read_text() for name in ("one", "two"))
+    assert two == one.replace(f"{tmp_path}/one", f"{tmp_path}/two")
+
+
 def test_head_that_runs_jobs_too_has_one_distributor(tmp_path: Path) -> None:
     made("--role", "head", "--head", "h", "--services", "supervisor", tmp_path)
     programs = {}
@@ -121,6 +134,80 @@ def test_head_that_runs_jobs_too_has_one_distributor(tmp_path: Path) -> None:
         programs[role] = [name.removeprefix("program:") for name in parser.sections() if name.startswith("program:")]
         assert {*parser[f"group:{role}"]["programs"].split(",")} == {*programs[role]} - {"broker"}
     assert sorted(programs["head"] + programs["worker"]) == sorted([*names_of(None), "dashboard"])
+
+
+def first_head(folder: Path, *words: object) -> dict[str, Any]:
+    """Make the first of two heads."""
+    addresses = ("--head", "10.0.0.1", "--standby", "10.0.0.2:7500")
+    return made("--role", "head", *addresses, *SHARED, "--node", "alpha", *words, folder)
+
+
+def test_second_head_has_the_settings_of_the_first(tmp_path: Path) -> None:
+    """Only the addresses are exchanged, and the node. Both have one key, because clients expect one broker's."""
+    written = first_head(tmp_path / "one")
+    file = tmp_path / "one/flyball.toml"
+    file.write_text('configs = ["hex7_2p"]\n' + file.read_text() + '[deployment.traces]\nendpoint = "http://h/"\n')
+    second = made("--role", "standby", "--first-head", tmp_path / "one", "--node", "beta", tmp_path / "two")
+    one, two = (load(tmp_path / name) for name in ("one", "two"))
+    own = {"node": "beta", "endpoint": "tcp://10.0.0.2:7500", "other_head": "tcp://10.0.0.1:7400"}
+    assert two.deployment == one.deployment.replace(**own)
+    assert (one.deployment.endpoint, one.deployment.other_head) == (own["other_head"], own["endpoint"])
+    assert one.deployment.journal.url == JOURNAL
+    assert [config.key for config in two.run.configs] == ["hex7_2p"]
+    assert read_secret(Path(second["secret"])) == read_secret(Path(written["secret"]))
+    assert KeyList.read(tmp_path / "two/keys/allowed") == KeyList.read(tmp_path / "one/keys/allowed")
+    units = {Path(path).name for path in second["services"]}
+    assert units == {Path(path).name for path in written["services"]}
+    assert "Environment=FLYBALL_DEPLOYMENT__NODE=beta" in (tmp_path / "two/systemd/flyball@.service").read_text()
+    (start,) = second["next"]["Here, to take over when the other head ends"]
+    assert start.endswith("systemctl enable --now --no-block flyball-head.target"), (
+        "its broker waits, perhaps for months"
+    )
+
+
+def test_first_of_two_heads_prints_commands_for_the_others(tmp_path: Path) -> None:
+    written = first_head(tmp_path / "one")
+    (start,) = written["next"]["Here, to record and decide"]
+    assert start.endswith("systemctl enable --now flyball-head.target")
+    copy, standby, _ = written["next"]["Then on the second head"]
+    assert copy.startswith(f"mkdir first && scp -pr {getuser()}@10.0.0.1:{tmp_path}/one/flyball.toml ")
+    assert standby == f"flyball init --role standby --first-head first {tmp_path}/one"
+    (command,) = written["next"]["On each worker"]
+    made(*command.replace(str(tmp_path / "one"), str(tmp_path / "worker")).split()[2:])
+    deployment = load(tmp_path / "worker").deployment
+    assert (deployment.endpoint, deployment.other_head) == ("tcp://10.0.0.1:7400", "tcp://10.0.0.2:7500")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("other_head", "# other_head", "does not name the addresses of two heads"),
+        ("journal = ", "# journal = ", "each head would have a journal of its own"),
+        ("store = ", "# store = ", "each head would have models of its own"),
+        ('"keys/alpha.secret"', '"keys/other.secret"', "cannot be read"),
+        ('"alpha"', '"beta"', "The first head is called beta, too"),
+        ("[deployment]\n", "[deployment] # mine\n", "cannot be rewritten for a second head"),
+        ("[deployment.keys]", "[deployment.processes]\ntraining = 0\n[deployment.keys]", "training"),
+    ],
+)
+def test_settings_that_no_second_head_can_use_are_refused(tmp_path: Path, old: str, new: str, why: str) -> None:
+    first_head(tmp_path / "one")
+    file = tmp_path / "one/flyball.toml"
+    file.write_text(file.read_text().replace(old, new))
+    error = init("--role", "standby", "--first-head", tmp_path / "one", "--node", "beta", tmp_path / "two")
+    assert (error.exit_code, why in " ".join(error.stderr.split())) == (2, True), error.stderr
+    assert not (tmp_path / "two").exists()
+
+
+@pytest.mark.parametrize("there", ["flyball.toml", "keys/alpha.secret", "keys/allowed"])
+def test_second_head_overwrites_nothing(tmp_path: Path, there: str) -> None:
+    first_head(tmp_path / "one")
+    path = tmp_path / "two" / there
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    error = init("--role", "standby", "--first-head", tmp_path / "one", "--node", "beta", tmp_path / "two")
+    assert (error.exit_code, f"{path} exists already" in error.stderr) == (2, True), error.stderr
+    assert [one for one in (tmp_path / "two").rglob("*") if one.is_file()] == [path]
 
 
 @pytest.mark.parametrize("there", ["flyball.toml", "keys/alpha.secret", "systemd/flyball-head.target"])
@@ -138,7 +225,17 @@ def test_existing_file_is_not_overwritten_and_nothing_is_written(tmp_path: Path,
     ("words", "why"),
     [
         (("--role", "worker", "--head", "h"), "needs --head-key"),
-        (("--role", "head", "--head", "h", "--head-key", KEY), "for workers"),
+        (("--role", "head", "--head", "h", "--head-key", KEY), "takes no --head-key"),
+        (("--role", "head"), "needs --head"),
+        (("--role", "worker", "--head", "h", "--head-key", KEY, "--journal", JOURNAL), "takes no --journal"),
+        (("--role", "standby"), "needs --first-head"),
+        (("--role", "standby", "--first-head", "f", "--standby", "h"), "takes no --standby"),
+        (("--role", "standby", "--first-head", "/none"), "cannot be read"),
+        (("--role", "head", "--head", "h", "--standby", "g", "--store", "/srv"), "Two heads share a journal"),
+        (("--role", "head", "--head", "h", "--standby", "g", "--journal", JOURNAL), "PostgreSQL, and a store"),
+        (("--role", "head", "--head", "h", "--journal", "mysql://db/a"), "postgresql://HOST/DATABASE"),
+        (("--role", "head", "--head", "h", "--journal", f"{JOURNAL}?password=a"), "has no password"),
+        (("--role", "head", *SHARED, "--head", "h", "--standby", "h:7400"), "have the address h:7400"),
         (("--role", "worker", "--head", "h", "--head-key", "abc"), "not a public key"),
         (("--role", "head", "--head", "h:99999"), "no address"),
         (("--role", "head", "--head", "tcp://h"), "no address"),

@@ -17,10 +17,11 @@ from postgres_server import execute, new_schema
 
 pytest.importorskip("psycopg")
 
-from flyball.app.config import RunFolder
+from flyball.app.cli.up import _check_journal
+from flyball.app.config import GAMES, RunFolder, RunSettings
 from flyball.app.config.deployment import JournalSettings
 from flyball.app.journal import postgres_journal
-from flyball.app.journal.database import StorageError
+from flyball.app.journal.database import StorageError, StorageInUse
 from flyball.app.journal.opening import PostgresLocation, SqliteLocation
 from flyball.app.journal.ports import Chunk, JournalLocation
 from flyball.app.journal.postgres_journal import PostgresJournalReader
@@ -217,6 +218,15 @@ def test_second_folder_may_share_the_journal(moved: Path, url: str, tmp_path: Pa
     second.mkdir()
     opened(folder_of(url, second))
     assert (second / "journal.id").read_text() == (moved / "journal.id").read_text()
+
+
+def test_second_head_only_reads_a_journal_before_it_starts(url: str) -> None:
+    """Its ``flyball up`` looks at the journal, which the other head's broker has locked."""
+    location, settings = PostgresLocation(url), RunSettings(configs=(GAMES["hex7_2p"],))
+    with closing(location.writer()) as journal:
+        assert _check_journal(location, settings, shared=True) == journal.head
+        with pytest.raises(StorageInUse):
+            _check_journal(location, settings)
 
 
 def test_empty_database_beside_a_journal_is_refused(before: Path, postgres: str, tmp_path: Path) -> None:

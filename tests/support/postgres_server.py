@@ -120,10 +120,16 @@ class PostgresServer:
 
 @contextmanager
 def postgres_server(
-    address: str = "", settings: Mapping[str, str] = NO_SETTINGS, primary: PostgresServer | None = None
+    address: str = "",
+    settings: Mapping[str, str] = NO_SETTINGS,
+    primary: PostgresServer | None = None,
+    folder: Path | None = None,
 ) -> Iterator[PostgresServer]:
     """Run a server; skip the test if the machine has none. For the arguments see ``PostgresServer``."""
-    programs, folder = _programs(), Path(mkdtemp(prefix="flyball-postgres-"))  # the name of a socket has to be short
+    programs = _programs()
+    if folder is None:
+        folder = Path(mkdtemp(prefix="flyball-postgres-"))  # the name of a socket has to be short
+    folder.mkdir(exist_ok=True)
     try:
         server = PostgresServer(programs, folder, address, settings, primary)
         try:

@@ -272,4 +272,4 @@ def test_doctor_names_a_clock_jump_and_damage_of_a_stopped_run(stopped: Path) ->
     with (stopped / "journal.sqlite").open("r+b") as file:
         file.write(b"\0" * 64)
     found = doctor(stopped)
-    assert found.where("journal-damaged") == ["journal.sqlite"]
+    assert found.where("journal-damaged") == ["journal"]

@@ -41,6 +41,7 @@ from flyball.app.events import (
     TrainingBlockedByQuality,
     resolve,
 )
+from flyball.app.journal.ports import DatabaseState
 from flyball.app.status.status import Board, ProcessEnd
 from flyball.daemons.shipping import Shipping
 
@@ -57,6 +58,8 @@ WORKER = {"daemon": "selfplay_worker", "node": "node1"}
 THIRD = ModelHash("d" * 64)
 GATE_SECONDS = round(GATE_HOURS * 3600)
 SHIPPING = Shipping("/nfs/ship", 1204, 340.0, limit_seconds=34.0, error="", hint="", beside=False)
+SECOND = "tcp://10.0.0.2:7400"
+REPLICATED = DatabaseState("flyball", stands_by=True, names="db2", needed=1, connected=1, synchronous=1, behind_bytes=0)
 SHARD = next(event.data for event in recording().events if isinstance(event.data, SelfplayComplete))
 ASKED = training_of(model=OLD, seed=3, epochs=3)
 
@@ -184,6 +187,7 @@ PLANTED: dict[str, Callable[[], Facts]] = {
     "journal-damaged": lambda: replace(BASE, damage=(PROBLEM,)),
     "journal-server": lambda: replace(BASE, concerns=(PROBLEM,)),
     "journal-unreadable": lambda: replace(BASE, unreadable=PROBLEM),
+    "journal-replica-behind": lambda: replace(BASE, database=replace(REPLICATED, connected=0, synchronous=0)),
     "history-replaced": lambda: replace(BASE, set_aside=(Path("state/feedback@laptop.sqlite.other-history"),)),
     "archive-missing": lambda: replace(BASE, missing=(PROBLEM,)),
     "archive-behind": lambda: replace(BASE, growth=Growth(10**6, 0, 400_000, 400_000, 250_000, 100.0)),
@@ -192,6 +196,7 @@ PLANTED: dict[str, Callable[[], Facts]] = {
     "dead-letters": lambda: replace(BASE, unfolded=1),
     "broker-unreachable": lambda: replace(BASE, broker=HELD_UP),
     "broker-failed": lambda: replace(BASE, broker_end=ProcessEnd("broker", BASE.now, "journal.sqlite was replaced")),
+    "standby-missing": lambda: replace(BASE, idle_head=SECOND, database=replace(REPLICATED, stands_by=False)),
     "run-stopped": lambda: facts_of(recording(), running=False),
     "daemon-silent": lambda: facts_of(healthy(), present(lost=True)),
     "daemon-failed": lambda: after(DaemonFailed(**WHO, error="boom")),
@@ -232,8 +237,18 @@ def codes(facts: Facts) -> set[str]:
         lambda: after(regressed(), RegressionCleared(model=OLD)),
         lambda: after(*[training_failed("r", "diverged")] * 2),
         lambda: gate_left(2 * GATE_SECONDS, is_rated=False),
+        lambda: replace(BASE, idle_head=SECOND, database=REPLICATED),
+        lambda: replace(BASE, idle_head=SECOND),
     ],
-    ids=["healthy", "nothing known", "a trouble that ended", "two failures are no series", "no rating, no gate"],
+    ids=[
+        "healthy",
+        "nothing known",
+        "a trouble that ended",
+        "two failures are no series",
+        "no rating, no gate",
+        "a second head and a replica",
+        "a second head, asked where the database cannot be read",
+    ],
 )
 def test_run_without_trouble_has_no_findings(facts: Callable[[], Facts]) -> None:
     assert codes(facts()) == set()
@@ -263,6 +278,21 @@ def test_check_finds_its_trouble_and_no_other(code: str) -> None:
 )
 def test_trouble_with_another_sign_is_found(facts: Callable[[], Facts], code: str) -> None:
     assert code in codes(facts())
+
+
+@pytest.mark.parametrize(
+    ("state", "severity", "what"),
+    [
+        (replace(REPLICATED, needed=2), "critical", "wait for 2 of the replicas db2, and 1 of them answer"),
+        (replace(REPLICATED, connected=0, synchronous=None), "critical", "and 0 of them answer: nothing is recorded"),
+        (replace(REPLICATED, synchronous=None), "notice", "user flyball may not see how far the 1 replicas"),
+        (replace(REPLICATED, behind_bytes=65 << 20), "warning", "lacks the last 68 MB"),
+    ],
+)
+def test_replica_finding_says_what_is_known(state: DatabaseState, severity: str, what: str) -> None:
+    (found,) = diagnose(replace(BASE, database=state), CHECKS)
+    assert (found.code, found.symptom.severity) == ("journal-replica-behind", severity)
+    assert what in found.symptom.what
 
 
 def test_livelock_names_the_settings_and_their_values() -> None:

@@ -279,6 +279,16 @@ def test_status_of_a_node_that_stopped_leaves_it_out() -> None:
     assert stopped("broker", "laptop") == [("laptop", "stopped")] * 2
 
 
+def test_broker_that_another_head_replaced_has_stopped() -> None:
+    run = Recording([])
+    for node, name in (("one", "broker"), ("one", "feedback"), ("two", "broker")):
+        run.add(STARTED.replace(daemon=name, node=node))
+    heard = Present(daemon="feedback", node="one", heard_seconds_ago=20.0, lost=True, sign=None)
+    broker, feedback, serving = status_of(run, 60.0, heard).daemons
+    assert (broker.state, feedback.state, serving.state) == ("stopped", "silent", "started")
+    assert (broker.heard_seconds_ago, serving.heard_seconds_ago) == (62.0, 0.0)
+
+
 def test_status_shows_what_the_last_start_plays() -> None:
     run = recording()
     for profile in ("full", "laptop"):
