@@ -148,8 +148,12 @@ class TestGate:
     def test_a_verdict_says_what_was_shown_and_by_how_much(self, elo0, elo1, better, worse):
         gates = {"feedback": {"lifecycle": {"elo0": elo0, "elo1": elo1}}}
         settings = RunSettings.model_validate(run_settings().model_dump() | gates)
-        passed = f"gate passed: scored 80% in 100 games, {better} (feedback.lifecycle.elo0 = {elo0:g})"
-        failed = f"gate failed: scored 20% in 100 games, {worse} (feedback.lifecycle.elo1 = {elo1:g})"
+        passed = (
+            f"gate passed: scored 80% in 100 games (18 of 50 pairs even), {better} (feedback.lifecycle.elo0 = {elo0:g})"
+        )
+        failed = (
+            f"gate failed: scored 20% in 100 games (16 of 50 pairs even), {worse} (feedback.lifecycle.elo1 = {elo1:g})"
+        )
         for result, claim in ((gated(80, 0, 20), passed), (gated(20, 0, 80), failed)):
             lifecycle = Driven(ModelLifecycleCoordinator, settings)
             lifecycle.feed(trained(OLD, parent=None, step=0), rated(0, model=OLD))

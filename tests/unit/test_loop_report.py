@@ -100,7 +100,7 @@ def test_time_far_from_what_was_asked_is_explained():
             report, configs=(asked, *(replace(one, asked=shares[one.key]) for one in others)), **changes
         ).apart
 
-    assert explained(0.14) == explained(-0.14) == explained(0.2, advises=True) == ""
+    assert explained(0.04) == explained(-0.04) == explained(0.2, advises=True) == ""
     sentence = explained(0.2)
     had = f"{shares[first.key]:.0%} for {shares[first.key] + 0.2:.0%} asked"
     assert sentence.startswith(f"Of the workers' time {first.key} had {had}, because a configuration wants few games")

@@ -144,7 +144,7 @@ def test_summaries_are_one_short_line() -> None:
     assert "needed" not in line
     decided = word.replace(statistic="gate passed, log of the likelihood ratio", value=4.54, threshold=2.944)
     line = summarise(promoted().replace(evidence=decided))
-    assert "gate passed, log of the likelihood ratio: 4.5, 2.9 needed; " in line
+    assert "gate passed, log of the likelihood ratio: 4.54, 2.94 needed; " in line
     line = summarise(CurriculumRebalanced(weights={ConfigKey("hex\n7"): 1.5}, plateaued=(), reason="r"))
     assert line == "r; all weights: hex 7 1.50"
     evaluated = next(event.data for event in recording().events if isinstance(event.data, EvaluationCompleted))
@@ -187,9 +187,12 @@ THRESHOLD = "the threshold (feedback.quality."
             ModelRolledBack(from_model=ModelHash("a" * 64), to_model=ModelHash("b" * 64), step=3, reason="r"),
             "aaaaaaaa → bbbbbbbb, step 3, because r",
         ),
-        (NodeQuarantined(worker="w@n", lasts_seconds=600.0, reason="r"), "w@n for 10 min because r"),
+        (
+            NodeQuarantined(worker="w@n", lasts_seconds=600.0, reason="r"),
+            "w@n for 10 min because r; its shards that wait are dropped",
+        ),
         (NodeReleased(worker="w@n", reason="r"), "w@n because r"),
-        (TrainingBlockedByQuality(reason="r"), "no training because r"),
+        (TrainingBlockedByQuality(reason="r"), "no training because r; the shards that wait are dropped"),
         (
             SelfplayRequested(
                 worker="w@n",
