@@ -49,7 +49,7 @@ def dashboard(
             pass
     compared = None if other is None else _other_run(location, other)
     server = listen(settings) if fd is None else socket.socket(fileno=fd)
-    note(f"Dashboard at {url_of(server)}" + ("" if access.token else ", read-only"))
+    note(f"Dashboard at {url_of(server)}" + ("" if access.token else " (read-only)"))
     log, level = location.folder.log("dashboard"), loaded.deployment.log_level
     # Without a log, because otherwise a user who may only read the run would have no dashboard.
     if echo := not os.access(log.parent if log.parent.is_dir() else location.folder.path, os.W_OK):

@@ -106,7 +106,11 @@ class Demonstration:
         began = loop.time()
         say(
             self._text(
-                f"A demonstration of {len(ACTS)} acts, in two and a half to six minutes. Ctrl-C ends it at any time."
+                f"A demonstration of {len(ACTS)} acts, in two and a half to six minutes. Ctrl-C ends it at any time.",
+                {
+                    "Steps": "a trouble is injected, and strikes the loop; it is detected, decided upon, and recovered "
+                    "from. Not all steps are shown: flyball tail shows every event."
+                },
             )
         )
         for number, act in enumerate(ACTS, 1):

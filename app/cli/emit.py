@@ -56,6 +56,17 @@ def emit(
     TYPE is an event name such as EVALUATION_REQUESTED, or a type. DATA is the payload as JSON; @FILE reads it from a
     file, and - from stdin. A known model may be named by the beginning of its hash. Prints the position and the id of
     each event once it is durable.
+
+    Decisions by hand, each with --config-key KEY:
+
+    \b
+      flyball emit ROLLBACK_REQUESTED '{"model": "HASH", "reason": "WHY"}'
+      flyball emit EXPLORATION_BOOST '{"multiplier": 2, "lasts_seconds": 600, "reason": "WHY"}'
+      flyball emit TRAINING_UNBLOCKED '{"reason": "WHY"}'
+      flyball emit HYPERPARAMETER_UPDATED '{"parameter": "learning_rate", "value": 1e-3, "previous": 1e-4,
+                                            "reason": "WHY"}'
+
+    HASH is that of the current model, as flyball state shows it. All types: flyball events list
     """
     kind = resolve(type_name)
     _check_usage(kind, event_id, count)

@@ -68,7 +68,7 @@ def report(
     elif as_json:
         write_json(made.to_builtins())
     else:
-        show_report(made)
+        show_report(made, location)
 
 
 def _check_two(runs: Sequence[Path], since: str | None) -> None:
@@ -90,8 +90,8 @@ def _write_page(path: Path, text: str) -> None:
     note(f"Wrote {path}.")
 
 
-def show_report(made: RunReport) -> None:
-    """Write a report to stdout."""
+def show_report(made: RunReport, location: RunLocation) -> None:
+    """Write a run's report to stdout."""
     if made.first is None or made.last is None:
         echo("Nothing has happened in this time.")
         return
@@ -104,7 +104,7 @@ def show_report(made: RunReport) -> None:
     echo()
     show_table(STEERED, (_steered(config, made) for config in made.configs), left=(STEERED[0], STEERED[-1]))
     echo()
-    show(*(Text(one_line(line)) for line in _lines(made)))
+    show(*(Text(one_line(location.completed(line))) for line in _lines(made)))
 
 
 def _trained(config: ConfigReport) -> tuple[str, ...]:
@@ -144,6 +144,7 @@ def _lines(made: RunReport) -> Iterator[str]:
         yield f"Look at {matter}"
     if not made.attention:
         yield "No configuration waits for an operator. Troubles of machines and daemons: flyball doctor"
+    yield "To decide something yourself: flyball emit --help"
 
 
 def show_comparison(made: RunComparison) -> None:

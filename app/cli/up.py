@@ -194,9 +194,9 @@ def _show_report(location: RunLocation, after: int, *, wanted: bool) -> None:
         return
     with suppress(FlyballError), open_journal(location) as reader, _tolerant():
         if reader.head > MOST_REPORTED:
-            note("What it did: flyball report")
+            note(f"What it did: {location.command('report')}")
         else:
-            show_report(read_report(reader, complain, after=after))
+            show_report(read_report(reader, complain, after=after), location)
 
 
 def open_dashboard(settings: DashboardSettings, role: MachineRole | None) -> tuple[str, socket.socket | None]:

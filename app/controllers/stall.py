@@ -127,7 +127,7 @@ def watched_gain(state: FeedbackState, settings: StallSettings) -> Watched:
     minutes = (pools[-1].time - pools[0].time).total_seconds() / 60 if pools else 0.0
     window, waits, until = scaled.window_hours * 60, "", None
     if state.plateaued:
-        waits = "it is plateaued, and boosted no more"
+        waits = "it is plateaued, so that no boost is added"
     elif minutes < window:
         waits = f"ratings over {minutes:.1f} of {window:.1f} min"
         until = pools[0].time + timedelta(hours=scaled.window_hours) if pools else None

@@ -60,9 +60,9 @@ ACTS: Final[Sequence[Act]] = (
         key=STUCK,
         planted=f"An operator's mistake: the learning rate of {STUCK} becomes 0.000001. The event's reason names "
         "the scenario.",
-        watch="Its ratings stay flat: that is a stall. Exploration is boosted. When boosts bring nothing, the game is "
-        f"plateaued, and its weight, the share of worker time that is asked for, goes to {LEARNING}. Then the learning "
-        "rate is restored, and the weight comes back. This takes one to three minutes.",
+        watch="Its ratings stay flat: that is a stall. Exploration is boosted. Meanwhile its weight, the share of "
+        f"worker time that is asked for, goes to {LEARNING}, which gains more. When boosts bring nothing, the game is "
+        "plateaued. Then the learning rate is restored, and the weight comes back. This takes one to three minutes.",
         answers={
             "FeedbackLoopController": (PlateauDetected, ExplorationBoost),
             "CurriculumIntegration": (CurriculumRebalanced,),
