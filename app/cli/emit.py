@@ -63,6 +63,7 @@ def emit(
       flyball emit ROLLBACK_REQUESTED '{"model": "HASH", "reason": "WHY"}'
       flyball emit EXPLORATION_BOOST '{"multiplier": 2, "lasts_seconds": 600, "reason": "WHY"}'
       flyball emit TRAINING_UNBLOCKED '{"reason": "WHY"}'
+      flyball emit NODE_RELEASED '{"worker": "DAEMON@NODE", "reason": "WHY"}'  (without KEY)
       flyball emit HYPERPARAMETER_UPDATED '{"parameter": "learning_rate", "value": 1e-3, "previous": 1e-4,
                                             "reason": "WHY"}'
 

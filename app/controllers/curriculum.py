@@ -130,15 +130,18 @@ class CurriculumIntegration(Controller):
         before = {key for key, state in feedback.items() if state.plateaued}
         if abs(changes[most]) < limits.min_change and done == before:
             return Step()
-        shares = {key: expected / fmean(raw.values()) for key, expected in raw.items()}
+        mean = fmean(raw.values())
+        shares = {key: expected / mean for key, expected in raw.items()}
         change = {key: _change_text(feedback[key].curriculum_weight, weights[key]) for key in raw}
         why = {
-            key: f"{self._gain_text(feedback[key], raw[key])}, {shares[key]:.2f} times the mean of all" for key in raw
+            key: f"{self._gain_text(feedback[key], raw[key])}, {shares[key]:.2f} times the mean of "
+            f"{mean * SECONDS_PER_HOUR:.0f}"
+            for key in raw
         }
         news = [
             f"{key} is plateaued, weight {change[key]}: it stalled again after a boost of exploration, and {why[key]}, "
-            f"less than {PLATEAUED_BELOW}; weights change once in {rests:.1f} s at most "
-            f"{setting('feedback.curriculum.rebalance_seconds', limits.rebalance_seconds)}, by the run's own time"
+            f"less than {PLATEAUED_BELOW}; weights change at most once in {rests:.1f} s "
+            f"{setting('feedback.curriculum.rebalance_seconds', limits.rebalance_seconds)}, less in a short window"
             for key in sorted(done - before)
         ]
         for key in sorted(before - done):  # a minimum of 1 ends all plateaus, whatever the gain
