@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
+import psycopg
 from psycopg.errors import Diagnostic
 
 from flyball.app.core import FlyballError
@@ -264,8 +265,10 @@ class PostgresJournal(PostgresTables):
             self._change(ALIVE)
 
     def close(self) -> None:
-        """Close. Idempotent."""
+        """Close, and free the writer's lock, which the server frees only later when a session ends. Idempotent."""
         self._connection.close()
+        with suppress(psycopg.Error):  # a session that has ended has no lock
+            self._writer.execute("SELECT pg_advisory_unlock_all()")
         self._writer.close()
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:

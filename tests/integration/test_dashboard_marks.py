@@ -102,7 +102,7 @@ def test_pages_with_marks_and_shares_are_accessible(browser, eventful, size, sch
                 page.keyboard.press("Tab")
                 assert page.evaluate("document.activeElement.href").startswith(f"{eventful}/event?id=")
                 names = page.eval_on_selector_all("#marks td:nth-child(3)", "all => all.map(one => one.innerText)")
-                assert {"promotion", "change of a knob", "boost of exploration"} <= set(names)
+                assert {"promotion", "change of a knob", "rollback"} <= set(names)
             assert page.evaluate("document.documentElement.scrollWidth") <= size[0], path
             page.evaluate(AXE)
             found = page.evaluate("axe.run().then((found) => found.violations)")
