@@ -61,24 +61,27 @@ def payload_of(kind: type[Payload], data: str | Mapping[str, Any]) -> Payload:
 def with_whole_hashes(location: RunLocation, kind: type[Payload], data: str, say: Say) -> str:
     """Return JSON data in which models' hashes are whole that were written as displays show them, by their beginnings.
 
-    What is not the beginning of a known model's hash stays as it is. Raises ``BadData`` if it is that of several.
+    Raises ``BadData`` for the beginning of no known model's hash, or of several. ``payload_of`` refuses other mistakes.
     """
     fields = [name for name, field in kind.model_fields.items() if _is_model(field.annotation)]
     try:
         values = json.loads(data)
-        begun = {name: values[name] for name in fields if _BEGINNING.fullmatch(values.get(name) or "")}
-    except (ValueError, AttributeError, TypeError):  # no JSON, or other values: see payload_of
+        given = {name: str(values[name]) for name in fields if name in values}
+    except (ValueError, TypeError):  # no JSON, or no object
         return data
-    if not begun:
+    beginnings = {name: text for name, text in given.items() if _BEGINNING.fullmatch(text)}
+    if not beginnings:
         return data
     with suppress(NotAJournal), open_journal(location) as reader:
         made = Selection(frozenset({TrainingCompleted, ModelPromoted}), None).read(reader, on_dead=complaint(say))
         models = {event.data.model for event in made}
-        for name, beginning in begun.items():
-            found = sorted(model for model in models if model.startswith(beginning))
-            if len(found) > 1:
-                raise BadData(f"{len(found)} models' hashes begin with {beginning}.", hint="Write more of the hash.")
-            values[name] = found[0] if found else beginning
+        for name, beginning in beginnings.items():
+            matches = sorted(model for model in models if model.startswith(beginning))
+            if not matches:
+                raise BadData(f"No known model's hash begins with {beginning}.", hint="See: flyball state")
+            if len(matches) > 1:
+                raise BadData(f"{len(matches)} models' hashes begin with {beginning}.", hint="Write more of the hash.")
+            values[name] = matches[0]
     return json.dumps(values)
 
 

@@ -266,7 +266,11 @@ def _exchanged(file: Path, text: str, changes: Mapping[str, str]) -> str:
         if line.strip() == "[deployment]":
             lines.append(_toml(changes))
     after = "".join(lines)
-    if tomllib.loads(after) != before | {"deployment": deployment | changes}:
+    try:
+        exchanged = tomllib.loads(after) == before | {"deployment": deployment | changes}
+    except tomllib.TOMLDecodeError:  # a name in quotes stands twice
+        exchanged = False
+    if not exchanged:
         raise BadUsage(
             f"{file} cannot be rewritten for a second head.",
             hint="Write node, endpoint and other_head on lines of their own below [deployment], as flyball init does.",

@@ -115,7 +115,7 @@ def _trained(config: ConfigReport) -> tuple[str, ...]:
         str(config.trainings),
         str(config.promotions),
         str(config.rejections),
-        str(len(config.dropped)),
+        str(config.dropped),
         str(config.awaiting),
         str(config.rollbacks),
     )

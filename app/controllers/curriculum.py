@@ -119,8 +119,8 @@ class CurriculumIntegration(Controller):
             return Step({ALL: CurriculumRow(set_us=event.recorded_us)})
         feedback = {config.key: state_of(states, config.key) for config in self.settings.configs}
         time_scale = min(state.time_scale for state in feedback.values())
-        rests = limits.rebalance_seconds * time_scale
-        if event.recorded_us - row.set_us < rests * SECOND_US:
+        rest_seconds = limits.rebalance_seconds * time_scale
+        if event.recorded_us - row.set_us < rest_seconds * SECOND_US:
             return Step()
         raw = self._raw(feedback)
         done = plateaued(feedback, raw, limits.minimum)
@@ -140,7 +140,7 @@ class CurriculumIntegration(Controller):
         }
         news = [
             f"{key} is plateaued, weight {change[key]}: it stalled again after a boost of exploration, and {why[key]}, "
-            f"less than {PLATEAUED_BELOW}; weights change at most once in {rests:.1f} s "
+            f"less than {PLATEAUED_BELOW}; weights change at most once in {rest_seconds:.1f} s "
             f"{setting('feedback.curriculum.rebalance_seconds', limits.rebalance_seconds)}, less in a short window"
             for key in sorted(done - before)
         ]
@@ -148,7 +148,7 @@ class CurriculumIntegration(Controller):
             passed = f", at least {WAKES_AT}" if shares[key] >= WAKES_AT else ""
             news.append(f"{key} is no longer plateaued, weight {change[key]}: {why[key]}{passed}")
         if abs(changes[most]) >= limits.min_change and most not in done ^ before:
-            news.append(f"{most} {change[most]} because {why[most]}{_rule(weights, most, shares[most], limits)}")
+            news.append(f"{most} {change[most]} because {why[most]}{_rule(weights, most, shares, limits)}")
         rebalanced = CurriculumRebalanced(weights=weights, plateaued=tuple(sorted(done)), reason="; ".join(news))
         return Step({ALL: CurriculumRow(set_us=event.recorded_us)}, (Emission(rebalanced),))
 
@@ -213,14 +213,17 @@ def _change_text(before: float, after: float) -> str:
     return new if old == new else f"{old} → {new}"
 
 
-def _rule(weights: Mapping[ConfigKey, float], key: ConfigKey, share: float, limits: CurriculumSettings) -> str:
-    """Name the setting that a weight rests on: the least change, or a bound if it is not the gain's share.
+def _rule(
+    weights: Mapping[ConfigKey, float], key: ConfigKey, shares: Mapping[ConfigKey, float], limits: CurriculumSettings
+) -> str:
+    """Name the setting that a weight rests on: the least change, or a bound if it is not its gain's share.
 
-    The bound is its own, otherwise another weight's, because the mean of all weights is 1.
+    The bound is its own, otherwise the one that takes or gives most, because the mean of all weights is 1.
     """
     bounds = {limits.minimum: "minimum", limits.maximum: "maximum"}
-    held = next((held for held in (key, *weights) if weights[held] in bounds), None)
-    if held is None or isclose(weights[key], share, abs_tol=0.005):
+    bounded = [other for other, weight in weights.items() if weight in bounds]
+    if not bounded or isclose(weights[key], shares[key], abs_tol=0.005):
         return f" {setting('feedback.curriculum.min_change', limits.min_change)}"
+    held = key if key in bounded else max(bounded, key=lambda other: abs(weights[other] - shares[other]))
     whose = "weights have bounds" if held == key else f"{held} has the bound of a weight"
     return f", and {whose} {setting(f'feedback.curriculum.{bounds[weights[held]]}', weights[held])}"

@@ -133,6 +133,8 @@ def watched_gain(state: FeedbackState, settings: StallSettings) -> Watched:
         until = pools[0].time + timedelta(hours=scaled.window_hours) if pools else None
     elif boosted is not None and state.exploration_boost > 1:
         until = EPOCH + timedelta(microseconds=boosted.recorded_us, seconds=state.boost_lasts_seconds)
+        rated, set_at = state.last_evaluation_time, EPOCH + timedelta(microseconds=boosted.recorded_us)
+        waits = "a rating under the boost" if rated is None or rated <= set_at else ""
     return Watched(
         what=f"greatest likely gain in a window of {_window_text(scaled.window_hours)}",
         value=bound,

@@ -213,10 +213,9 @@ def _of_machine(place: RunLocation, loaded: Loaded, facts: Facts, broker: Broker
 
 def _idle_head(deployment: Deployment, broker: BrokerAnswer) -> str:
     """Return the address of the head whose broker does not serve; empty unless the other one's does."""
-    heads = (deployment.endpoint, deployment.other_head)
     if deployment.other_head is None or not broker.listens:
         return ""
-    return next((head for head in heads if head and head != broker.endpoint), "")
+    return (deployment.endpoint or "") if broker.endpoint == deployment.other_head else deployment.other_head
 
 
 def _of_text_server(address: str) -> Problem | None:

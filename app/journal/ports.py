@@ -251,7 +251,7 @@ class StoredReader(JournalReader, Protocol):
         """Iterate over settings of a database's server with which a broker does not start."""
 
     def database_state(self) -> DatabaseState | None:
-        """Return the state of the database's server; None for a journal in a file."""
+        """Return the state of the database's server; None for a journal in a file, and from a replica."""
 
 
 class StoredJournal(Journal, Protocol):

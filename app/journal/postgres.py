@@ -43,6 +43,9 @@ ALIVE_SECONDS = 1.0
 """Idle time after which the writer shows the server that it lives."""
 
 RETRY_SECONDS = 0.25
+ENDING_SECONDS = 2.0
+"""Time that the server has to free the lock of a session which its client has closed."""
+
 """Seconds between two attempts to get the lock.
 
 A session that waits in ``pg_advisory_lock`` would hold a snapshot as old as its wait, so the server could remove no
@@ -97,7 +100,7 @@ STATE = """SELECT current_user, EXISTS (
         WHERE locktype = 'advisory' AND granted AND classid = %(high)s AND objid = %(low)s AND objsubid = 1),
     current_setting('synchronous_standby_names'), count(pid), count(sync_state),
     count(pid) FILTER (WHERE sync_state IN ('sync', 'quorum')),
-    max(CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn) END)::bigint
+    max(pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn))::bigint
 FROM pg_stat_replication"""
 """A user without the rights of pg_read_all_stats sees the processes in pg_stat_replication, but no state."""
 
@@ -194,7 +197,7 @@ def open_for_writing(url: str, *, wait: bool, give_up: Callable[[], bool]) -> tu
 
     Args:
         url: of the database.
-        wait: wait until an earlier writer ends, instead of raising ``StorageInUse``.
+        wait: wait until an earlier writer ends, instead of raising ``StorageInUse`` after ``ENDING_SECONDS``.
         give_up: polled four times a second while waiting; once True, ``StorageInUse`` is raised.
 
     Raises what ``connect`` raises, ``StorageInUse`` or ``OtherFormat``.
@@ -211,8 +214,9 @@ def open_for_writing(url: str, *, wait: bool, give_up: Callable[[], bool]) -> tu
             connection.execute("SELECT set_config(%s, %s, false)", (name, value))
         waiting = lock_key(connection, WAITING)
         connection.execute("SELECT pg_advisory_lock_shared(%s)", (waiting,))
+        refused_at = time.monotonic() + ENDING_SECONDS
         while not _try_lock(connection, key):
-            if not wait or give_up():
+            if give_up() if wait else time.monotonic() > refused_at:
                 raise StorageInUse("Another broker writes this journal.", hint="Stop it first.")
             time.sleep(RETRY_SECONDS)
         connection.execute("SELECT pg_advisory_unlock_shared(%s)", (waiting,))
@@ -284,8 +288,10 @@ def concerns(connection: Connection) -> Iterator[ServerRefused]:
             )
 
 
-def database_state(connection: Connection) -> DatabaseState:
-    """Return what the server says about the journal's heads and copies."""
+def database_state(connection: Connection) -> DatabaseState | None:
+    """Return what the server says about the journal's heads and copies; None from a replica, which knows neither."""
+    if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
+        return None
     high, low = divmod(lock_key(connection, WAITING), 1 << 32)
     row = connection.execute(STATE, {"high": high, "low": low}).fetchone()
     assert row is not None

@@ -2,10 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
-import psycopg
 from psycopg.errors import Diagnostic
 
 from flyball.app.core import FlyballError
@@ -265,10 +264,8 @@ class PostgresJournal(PostgresTables):
             self._change(ALIVE)
 
     def close(self) -> None:
-        """Close, and free the writer's lock, which the server frees only later when a session ends. Idempotent."""
+        """Close. Idempotent."""
         self._connection.close()
-        with suppress(psycopg.Error):  # a session that has ended has no lock
-            self._writer.execute("SELECT pg_advisory_unlock_all()")
         self._writer.close()
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -394,7 +391,7 @@ class PostgresJournalReader(PostgresTables):
         with server_errors():
             yield from postgres.concerns(self._connection)
 
-    def database_state(self) -> DatabaseState:
+    def database_state(self) -> DatabaseState | None:
         """See ``StoredReader.database_state``."""
         with server_errors():
             return postgres.database_state(self._connection)

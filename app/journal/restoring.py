@@ -87,10 +87,7 @@ def restore(
     """
     if path.exists():
         raise StorageError(f"{path} is there already.", hint="Restore into a new run folder.")
-    if (wal := Path(f"{path}-wal")).exists():  # SQLite would write it into the restored file
-        raise StorageError(
-            f"{wal} was left by another file.", hint=f"If it is not needed: rm {quote(str(wal))} {quote(f'{path}-shm')}"
-        )
+    _refuse_wal(path)
     runs, unfinished = runs_in(objects), path.with_name(path.name + ".restore")
     if not runs or (run is not None and run not in runs):
         hint = f"There are: {', '.join(runs)}." if runs else "Is it the place that deployment.journal.ship names?"
@@ -107,7 +104,8 @@ def restore(
         with closing(SqliteJournal(unfinished)) as journal:  # checks it
             restoring.result.recorded_us = journal.recorded_us
         with storage_errors(unfinished), closing(sqlite3.connect(unfinished)) as db:
-            db.execute("PRAGMA journal_mode = DELETE")  # leaves no file beside it, and refuses the WAL of another file
+            db.execute("PRAGMA journal_mode = DELETE")  # leaves no file beside it
+        _refuse_wal(path)  # again, because a restoration may take hours
         unfinished.rename(path)
         sync(path.parent)
     except OSError as error:
@@ -115,6 +113,14 @@ def restore(
     finally:
         remove_database(unfinished)
     return restoring.result
+
+
+def _refuse_wal(path: Path) -> None:
+    """Refuse a WAL beside a file that is to be restored, because SQLite would write it into the file."""
+    if (wal := Path(f"{path}-wal")).exists():
+        raise StorageError(
+            f"{wal} was left by another file.", hint=f"If it is not needed: rm {quote(str(wal))} {quote(f'{path}-shm')}"
+        )
 
 
 class _Restoring:

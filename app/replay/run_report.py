@@ -64,7 +64,7 @@ class ConfigReport(Row, frozen=True):
         trainings: completed ones; the initial model's training and promotion count nowhere.
         promotions, rejections: verdicts on trained models, operators' included. A model that an operator makes current
             without a training is no promotion here, but one of ``RunReport.decided``.
-        dropped: trained models that got no verdict, because another model became current meanwhile.
+        dropped, dropped_models: trained models that got no verdict, because another model became current meanwhile.
         awaiting: trained models whose verdict is still to come.
         boosts: number of times that exploration was raised.
         weight_before, weight: its curriculum weight at the beginning and at the end.
@@ -83,7 +83,7 @@ class ConfigReport(Row, frozen=True):
     trainings: int
     promotions: int
     rejections: int
-    dropped: tuple[ModelHash, ...]
+    dropped: int
     awaiting: int
     rollbacks: int
     boosts: int
@@ -93,6 +93,7 @@ class ConfigReport(Row, frozen=True):
     plateaued: bool
     asked: float
     worker_time: WorkerTime
+    dropped_models: tuple[ModelHash, ...]
 
 
 class RunReport(Row, frozen=True):
@@ -140,7 +141,7 @@ class RunReport(Row, frozen=True):
     @property
     def dropped(self) -> str:
         """A sentence that names the trained models without a verdict; empty without any."""
-        named = [f"{model[:HASH_DIGITS]} of {config.key}" for config in self.configs for model in config.dropped]
+        named = [f"{model[:HASH_DIGITS]} of {config.key}" for config in self.configs for model in config.dropped_models]
         more = [f"{len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
         return f"Dropped without a verdict: {', '.join(named[:MOST_NAMED] + more)}." if named else ""
 
@@ -289,7 +290,8 @@ class RunReports:
             trainings=counts["trainings"],
             promotions=counts["promotions"],
             rejections=counts["rejections"],
-            dropped=tuple(sorted(undecided - pending)),
+            dropped=len(undecided - pending),
+            dropped_models=tuple(sorted(undecided - pending)),
             awaiting=len(pending),
             rollbacks=counts["rollbacks"],
             boosts=counts["boosts"],

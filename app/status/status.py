@@ -159,7 +159,8 @@ def fold_daemons(rows: Mapping[str, DaemonRow], event: Event[Any]) -> dict[str, 
     if isinstance(data, DaemonFact):
         changed = dict[str, DaemonRow]()
         if data.daemon == BROKER and isinstance(data, DaemonStarted):
-            changed = {name: row.replace(state="stopped") for name, row in rows.items() if row.daemon == BROKER}
+            living = {name: row for name, row in rows.items() if row.state in ("started", "ready")}
+            changed = {name: row.replace(state="stopped") for name, row in living.items() if row.daemon == BROKER}
         name = f"{data.daemon}@{data.node}"
         return changed | {name: fold_daemon(rows.get(name), event)}
     row = rows.get(data.worker)

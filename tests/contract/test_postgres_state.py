@@ -12,6 +12,7 @@ pytest.importorskip("psycopg")
 
 from flyball.app.journal.database import StorageInUse
 from flyball.app.journal.ports import DatabaseState
+from flyball.app.journal.postgres import connect, database_state
 from flyball.app.journal.postgres_journal import PostgresJournal, PostgresJournalReader
 
 PATIENCE_SECONDS = 60.0
@@ -35,7 +36,9 @@ def begun(url: str) -> str:
 
 def state_of(url: str) -> DatabaseState:
     with closing(PostgresJournalReader(url)) as reader:
-        return reader.database_state()
+        state = reader.database_state()
+    assert state is not None
+    return state
 
 
 def wait_for(url: str, reached: Callable[[DatabaseState], bool]) -> DatabaseState:
@@ -79,7 +82,7 @@ def test_replicas_are_seen_as_far_as_rights_allow(server: PostgresServer) -> Non
     execute(url, "SELECT pg_reload_conf()")
     alone = wait_for(reader, lambda state: bool(state.names))
     assert (alone.needed, alone.connected, alone.synchronous) == (2, 0, 0)
-    with postgres_server(primary=server):
+    with postgres_server(primary=server) as replica:
         seen = wait_for(url, lambda state: state.synchronous == 1)
         assert (seen.needed, seen.connected) == (2, 1)
         assert seen.behind_bytes is not None
@@ -88,4 +91,6 @@ def test_replicas_are_seen_as_far_as_rights_allow(server: PostgresServer) -> Non
         )
         execute(url, f"SET synchronous_commit = local; GRANT pg_read_all_stats TO {user}")
         assert state_of(reader).synchronous == 1
+        with connect(replica.url, "test") as connection:
+            assert database_state(connection) is None, "a replica knows nothing of heads and other replicas"
     wait_for(url, lambda state: state.connected == 0)

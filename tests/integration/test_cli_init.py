@@ -154,6 +154,7 @@ def test_second_head_has_the_settings_of_the_first(tmp_path: Path) -> None:
     assert (one.deployment.endpoint, one.deployment.other_head) == (own["other_head"], own["endpoint"])
     assert one.deployment.journal.url == JOURNAL
     assert [config.key for config in two.run.configs] == ["hex7_2p"]
+    assert two.run == one.run, "otherwise each takeover would record other settings"
     assert read_secret(Path(second["secret"])) == read_secret(Path(written["secret"]))
     assert KeyList.read(tmp_path / "two/keys/allowed") == KeyList.read(tmp_path / "one/keys/allowed")
     units = {Path(path).name for path in second["services"]}

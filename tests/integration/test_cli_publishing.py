@@ -155,7 +155,8 @@ def test_emit_takes_hashes_as_they_are_shown(broker: Path, flyball: Flyball) -> 
     for model in (OLD, NEW, twins[0]):
         assert flyball("emit", "MODEL_PROMOTED", promoted(model).model_dump_json(), "--config-key", KEY).exit_code == 0
     refused(emit(short(NEW)), 2, f"2 models' hashes begin with {short(NEW)}")
-    refused(emit("0" * 8), 2, "does not fit ROLLBACK_REQUESTED")
+    refused(emit("0" * 8), 2, "No known model's hash begins with 00000000")
+    refused(emit("0" * 7), 2, "does not fit ROLLBACK_REQUESTED")
     refused(emit(OLD[:12]), 2, f"model is {OLD}, but the current model")
     assert emit(twins[0][:9]).exit_code == 0
     assert [event.data.model for event in recorded(broker, "cli@laptop")][3:] == [twins[0]]

@@ -207,7 +207,7 @@ def test_operators_model_is_no_promotion_and_drops_the_candidate():
     board.feed(one for one in (*EVENTS[: number + 1], event) if type(one.data) in READS)
     for report, dropped in ((before, 0), (after, 1)):
         (config,) = (config for config in report.configs if config.key == KEY)
-        assert len(config.dropped) == dropped
+        assert config.dropped == len(config.dropped_models) == dropped
         judged = config.promotions + config.rejections
         assert config.trainings - judged - dropped == config.awaiting == 1 - dropped
         assert config.promotions == board.configs[KEY].promotions
