@@ -79,7 +79,7 @@ def run_in_folder(
 
     def on_line(line: str) -> None:
         if (fields := _progress(line)) is None:
-            print(line, file=sys.stderr)  # noqa: T201 - the daemon logs what its jobs print
+            sys.stderr.write(f"{line}\n")  # at once, because the command's own stderr is copied there, too
         else:
             on_progress(fields.pop("epoch"), fields.pop("epochs"), fields)
 
