@@ -55,6 +55,8 @@ NEEDED: Mapping[Role, frozenset[str]] = {
     "standby": frozenset({"--first-head"}),
     "worker": frozenset({"--head", "--head-key"}),
 }
+"""Options that each role needs."""
+
 ALLOWED_TOO: Mapping[Role, frozenset[str]] = {
     "head": frozenset({"--standby", "--journal", "--store"}),
     "standby": frozenset(),

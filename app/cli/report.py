@@ -137,7 +137,7 @@ def _steered(config: ConfigReport, made: RunReport) -> tuple[str, ...]:
 
 def _lines(made: RunReport) -> Iterator[str]:
     yield f"Workers: {made.worker_seconds:,.0f} s, {made.evaluation_share:.0%} of it evaluation."
-    yield from filter(None, (made.apart, made.dropped))
+    yield from filter(None, (made.apart, made.dropped_text))
     for by, counts in made.decided.items():
         yield f"{by}: {', '.join(f'{name} {number}' for name, number in counts.items())}"
     for matter in made.attention:

@@ -83,7 +83,9 @@ class StallSettings(OrderedSettings):
     boost: float = Field(1.5, gt=1, le=MAX_BOOST, description="factor of each boost on the sampling temperature")
     boost_cap: float = Field(2.25, gt=1, le=MAX_BOOST, description="largest product of these factors")
     boost_hours: Hours = Field(
-        2.0, description="how long a boost lasts, at least until a rating; in a shorter window less"
+        2.0,
+        description="how long a boost lasts, and least time until the next; in a shorter window less, and longer if no "
+        "rating has come since",
     )
 
     def time_scale(self, intervals: Sequence[float]) -> float:

@@ -170,9 +170,10 @@ def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_fi
     games = _games(tables.get(GAME_TABLES, {}), origins)
     document = {name: value for name, value in tables.items() if name in RunSettings.model_fields}
     if "selfplay_workers" not in document:
-        node = "head" if deployment.other_head else deployment.node  # two heads have the same settings
+        setting = "deployment.other_head" if deployment.other_head else "deployment.node"
+        node = "head" if deployment.other_head else deployment.node  # because two heads have the same settings
         document["selfplay_workers"] = [f"selfplay_worker@{node}"]
-        origins["selfplay_workers"] = origins.get("deployment.node", DEFAULT)
+        origins["selfplay_workers"] = origins.get(setting, DEFAULT)
     if unknown := [key for key in keys if key not in games]:
         raise _unknown(unknown[0], games, origins["configs"])
     imports = DOCUMENT.validated(IMPORTS, {IMPORT: tables.get(IMPORT, ())}, origins).model_dump()[IMPORT]

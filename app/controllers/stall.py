@@ -78,7 +78,7 @@ def check_stall(
     if set_by is not None and now_us - set_by.recorded_us < lasts * SECOND_US:
         return ()
     now = EPOCH + timedelta(microseconds=now_us)
-    unrated = set_by is not None and rated_by is not None and rated_by.recorded_us <= set_by.recorded_us
+    unrated = _is_unrated(state)
     history = () if unrated or overdue or state.plateaued else state.elo_pools
     if (slope := stalled(history, settings, now)) is not None:
         plateau = PlateauDetected(
@@ -98,6 +98,12 @@ def check_stall(
         boost = _boost(multiplier, 1 / settings.boost, settings, why)
         return (Emission(boost, evidence=set_by),)
     return ()
+
+
+def _is_unrated(state: FeedbackState) -> bool:
+    """Return whether the latest rating is older than the latest change of the boost."""
+    rated, set_by = state.last_evaluation_time, state.boost_set_by
+    return rated is not None and set_by is not None and rated <= EPOCH + timedelta(microseconds=set_by.recorded_us)
 
 
 def stall_text(data: PlateauDetected) -> str:
@@ -133,8 +139,7 @@ def watched_gain(state: FeedbackState, settings: StallSettings) -> Watched:
         until = pools[0].time + timedelta(hours=scaled.window_hours) if pools else None
     elif boosted is not None and state.exploration_boost > 1:
         until = EPOCH + timedelta(microseconds=boosted.recorded_us, seconds=state.boost_lasts_seconds)
-        rated, set_at = state.last_evaluation_time, EPOCH + timedelta(microseconds=boosted.recorded_us)
-        waits = "a rating under the boost" if rated is None or rated <= set_at else ""
+        waits = "a rating under the boost" if _is_unrated(state) else ""
     return Watched(
         what=f"greatest likely gain in a window of {_window_text(scaled.window_hours)}",
         value=bound,

@@ -43,14 +43,14 @@ ALIVE_SECONDS = 1.0
 """Idle time after which the writer shows the server that it lives."""
 
 RETRY_SECONDS = 0.25
-ENDING_SECONDS = 2.0
-"""Time that the server has to free the lock of a session which its client has closed."""
-
 """Seconds between two attempts to get the lock.
 
 A session that waits in ``pg_advisory_lock`` would hold a snapshot as old as its wait, so the server could remove no
 dead rows while a standby waits.
 """
+
+ENDING_SECONDS = 2.0
+"""Time that the server has to free the lock of a session that its client has closed."""
 
 LOCKS = 0x464C5937 << 32
 """Advisory locks are 64-bit numbers. Ours consist of these 32 bits ("FLY7") and an object's id or a small number."""
@@ -296,12 +296,12 @@ def database_state(connection: Connection) -> DatabaseState | None:
     row = connection.execute(STATE, {"high": high, "low": low}).fetchone()
     assert row is not None
     user, stands_by, names, connected, seen, synchronous, behind_bytes = row
-    several = re.match(r"(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", names, re.IGNORECASE)
+    number = re.match(r"(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", names, re.IGNORECASE)
     return DatabaseState(
         user,
         stands_by,
         names,
-        needed=int(several[1]) if several else bool(names),
+        needed=int(number[1]) if number else int(bool(names)),
         connected=connected,
         synchronous=synchronous if seen == connected else None,
         behind_bytes=behind_bytes,

@@ -139,7 +139,7 @@ class RunReport(Row, frozen=True):
         return config.worker_time.total / (self.worker_seconds or 1.0)
 
     @property
-    def dropped(self) -> str:
+    def dropped_text(self) -> str:
         """A sentence that names the trained models without a verdict; empty without any."""
         named = [f"{model[:HASH_DIGITS]} of {config.key}" for config in self.configs for model in config.dropped_models]
         more = [f"{len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
