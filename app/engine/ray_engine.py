@@ -1,7 +1,7 @@
 """The engine that runs jobs on a Ray cluster (ADR-011). Needs ``flyball[ray]``.
 
-A job is a Ray task that yields its frames. Ray runs it only once; ``scatter`` decides whether it is tried again, as
-with every engine. Specs and frames travel as JSON, so that nothing of ours is unpickled.
+A job is a Ray task that yields its frames. Once started, it is not run again; ``scatter`` decides whether it is tried
+again, as with every engine. Specs and frames travel as JSON, so that nothing of ours is unpickled.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from queue import SimpleQueue
 from threading import Thread
@@ -22,6 +23,8 @@ from flyball.app.engine.worker import encode, follow, perform_here
 NAMESPACE = "flyball"
 ANSWER_SECONDS = 5.0
 """Longest wait for a cluster to answer."""
+STARTS = 3
+"""Submissions of a job that does not start: Ray may give it to a worker that is just ending."""
 
 _EPSILON = 1e-6  # of sums of fractions of a GPU
 
@@ -78,21 +81,25 @@ class RayEngine:
         deadline_seconds: float | None = None,
     ) -> JsonObject:
         """See ``Engine.run``."""
-        if self._closed:
-            raise EngineClosed.at(function)
-        frames = self._task.remote(function, encode(spec), [path for path in sys.path if path], trace_context())
-        self._running.add(frames)
-        try:
-            if "started" in (first := await self._receive(frames)):
-                return await follow(function, lambda: self._receive(frames), on_progress, deadline_seconds)
-            return await follow(function, lambda: asyncio.sleep(0, first), on_progress)
-        except JobFailed:
-            raise
-        except BaseException:  # cancelled, lost, too slow, or ``on_progress`` raised: nobody needs the result
-            self._cancel(frames)
-            raise
-        finally:
-            self._running.discard(frames)
+        task = (function, encode(spec), [path for path in sys.path if path], trace_context())
+        first: JsonObject = {}
+        for _ in range(STARTS):
+            if self._closed:
+                raise EngineClosed.at(function)
+            frames = self._task.remote(*task)
+            self._running.add(frames)
+            try:
+                first = await self._receive(frames)
+                if "started" in first:
+                    return await follow(function, partial(self._receive, frames), on_progress, deadline_seconds)
+            except JobFailed:
+                raise
+            except BaseException:  # cancelled, lost, too slow, or ``on_progress`` raised: nobody needs the result
+                self._cancel(frames)
+                raise
+            finally:
+                self._running.discard(frames)
+        return await follow(function, lambda: asyncio.sleep(0, first), on_progress)  # raises WorkerLost
 
     async def close(self) -> None:
         """See ``Engine.close``. The cluster goes on."""

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from flyball.app.engine import (
     JobTimedOut,
     LocalEngine,
     WorkerLost,
+    ray_engine,
     scatter,
 )
 from flyball.app.engine.ray_engine import RayEngine
@@ -178,6 +179,25 @@ async def test_a_part_that_raises_is_tried_as_often_as_asked(engine, tmp_path, a
 async def test_a_part_whose_worker_dies_is_tried_again(local, tmp_path):
     specs = [{"file": str(tmp_path / str(part)), "deaths": 2} for part in range(3)]
     assert await scatter(local, f"{JOBS}:die_at_first", specs) == [{"attempts": 3}] * 3
+
+
+@pytest.mark.parametrize("deaths", [2, 3])
+async def test_a_ray_worker_that_ends_before_the_job_starts(own_ray, tmp_path, monkeypatch, deaths):
+    tried, perform = tmp_path / "tried", ray_engine._perform
+
+    def end_at_first(*job):
+        with tried.open("a") as file:
+            file.write(".")
+        if len(tried.read_text()) <= deaths:
+            os._exit(1)
+        yield from perform(*job)
+
+    monkeypatch.setattr(ray_engine, "_perform", end_at_first)
+    engine = RayEngine(own_ray[0], {"CPU": 1.0})
+    with pytest.raises(WorkerLost, match="died unexpectedly") if deaths == 3 else nullcontext():
+        assert (await engine.run(f"{JOBS}:double", {"number": 21}))["number"] == 42
+    await engine.close()
+    assert len(tried.read_text()) == 3
 
 
 async def test_a_listener_that_raises_ends_the_job_with_its_error(engine):
