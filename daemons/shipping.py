@@ -1,12 +1,12 @@
 """Shipping a run's journal to another place, in a process that the broker starts (ADR-042)."""
 
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 import msgspec
 import structlog
@@ -163,15 +163,34 @@ def _write(path: Path, state: ShippingState) -> None:
         unfinished.replace(path)
 
 
-def ship_always(folder: RunFolder, loaded: Loaded, stop: threading.Event) -> None:
+class Stop:
+    """Asks a shipper for the last shipment. If that takes too long, the process is killed: the broker waits for it."""
+
+    def __init__(self) -> None:
+        self._asked = SimpleQueue[None]()  # an event's ``set`` may block for ever in the handler of a signal
+
+    def set(self) -> None:
+        """Ask for it. May be called by another thread or a signal's handler."""
+        signal.alarm(LAST_SECONDS)
+        self._asked.put(None)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is asked for, or the time has passed. Returns whether it is asked for."""
+        with suppress(Empty):
+            self._asked.get(timeout=max(0.0, seconds))
+            return True
+        return False
+
+
+def ship_always(folder: RunFolder, loaded: Loaded, stop: Stop) -> None:
     """Ship until ``stop`` is set, and then once more."""
     log, clock, interval = structlog.get_logger(SHIPPER), SystemClock(), loaded.deployment.journal.ship_seconds
-    failures, reported = 0, ""
+    failures, reported, is_last = 0, "", False
     where = str(loaded.ship)
     with shipper_of(folder, loaded) as shipper:
         log.info("shipping", where=where)
         while True:
-            began, is_last = clock.monotonic(), stop.is_set()
+            began = clock.monotonic()
             error = ship_once(shipper, folder, where)
             if str(error or "") != reported:
                 reported = str(error or "")
@@ -183,13 +202,4 @@ def ship_always(folder: RunFolder, loaded: Loaded, stop: threading.Event) -> Non
                 return
             failures = failures + 1 if error else 0
             pause = backoff(interval, max(interval, MOST_PAUSE_SECONDS), failures - 1) if error else interval
-            stop.wait(max(0.0, began + pause - clock.monotonic()))
-
-
-def stop_for_good(stop: threading.Event) -> None:
-    """Ask for the last shipment. If it takes too long, the process is killed, because the broker waits for its end.
-
-    The alarm comes first, because a signal may interrupt ``stop.wait`` while it holds the lock that ``set`` needs.
-    """
-    signal.alarm(LAST_SECONDS)
-    stop.set()
+            is_last = stop.wait(began + pause - clock.monotonic())

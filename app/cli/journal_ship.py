@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import threading
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -22,7 +21,7 @@ from flyball.app.store.named import open_objects
 from flyball.app.store.objects import PAUSES
 from flyball.app.telemetry import configure
 from flyball.daemons.run_folder import prepare
-from flyball.daemons.shipping import SHIPPER, ship_always, ship_once, shipper_of, stop_for_good
+from flyball.daemons.shipping import SHIPPER, Stop, ship_always, ship_once, shipper_of
 from flyball.daemons.supervisor import when_stdin_closes
 
 
@@ -49,10 +48,10 @@ def ship(location: RunLocation, *, supervised: bool) -> None:
 
 
 def _ship_always(location: RunLocation, loaded: Loaded) -> None:
-    stop = threading.Event()
+    stop = Stop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop_for_good(stop))
-    when_stdin_closes(lambda: stop_for_good(stop))
+        signal.signal(number, lambda *_: stop.set())
+    when_stdin_closes(stop.set)
     deployment = loaded.deployment
     with closing(configure(SHIPPER, deployment.node, location.folder.log(SHIPPER), deployment.log_level, echo=False)):
         ship_always(location.folder, loaded, stop)

@@ -231,9 +231,12 @@ class Shipper:
             return False
         level, after, end = latest[0].level + 1, latest[0].first - 1, max(part.last for part in latest)
         previous = _known_checksum(reader, after)
-        for records in _filled(records_between(reader, after, end)):
-            self._put_batch(records, previous, level)
-            previous = records[-1].checksum
+        try:
+            for records in _filled(records_between(reader, after, end)):
+                self._put_batch(records, previous, level)
+                previous = records[-1].checksum
+        except LOST:  # of a lost segment the batches are all that is left
+            return False
         for part in latest:
             self._delete(part)
         return True

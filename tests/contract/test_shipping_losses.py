@@ -141,6 +141,22 @@ def test_batches_of_a_lost_local_segment_stay(objects: MemoryObjects, path: Path
     assert restore(target, objects).head == 480
 
 
+@pytest.mark.parametrize("harm", ["damaged", "missing"])
+def test_batches_of_a_lost_local_segment_are_not_merged(
+    objects: MemoryObjects, path: Path, target: Path, harm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current = shipper(path, objects)
+    for _ in range(2):
+        current.ship()
+        append(path, 30)
+    archive_until(path, 330)
+    harm_segment(path, 241, harm)
+    monkeypatch.setattr(shipping, "FAN", 3)
+    current.ship()
+    assert current.shipped.position == 480
+    assert restore(target, objects).head == 480
+
+
 def test_unreadable_snapshot_is_reported_and_the_rest_shipped(objects: MemoryObjects, path: Path) -> None:
     snapshot_path(path.parent / "archive", 120).mkdir()
     current = shipper(path, objects)

@@ -8,7 +8,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -35,7 +34,7 @@ from flyball.app.journal.opening import journal_of
 from flyball.app.journal.snapshots import snapshot_path
 from flyball.daemons.exports import storage_of
 from flyball.daemons.run_folder import bus_endpoint, of_other_history
-from flyball.daemons.shipping import ShippingState, stop_for_good
+from flyball.daemons.shipping import LAST_SECONDS, ShippingState, Stop
 
 EVENTS = 1_000
 
@@ -281,14 +280,19 @@ def test_second_shipper_of_a_journal_is_refused(recorded: RunFolder) -> None:
         refused(invoke("journal", "ship", run=recorded.path), 1, "Another process writes")
 
 
-def test_alarm_is_set_before_the_last_shipment_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Setting the event may block, if a signal has interrupted the wait for it."""
-    calls = list[str]()
-    monkeypatch.setattr(signal, "alarm", lambda _: calls.append("alarm"))
-    stop = threading.Event()
-    monkeypatch.setattr(stop, "set", lambda: calls.append("set"))
-    stop_for_good(stop)
-    assert calls == ["alarm", "set"]
+def test_signals_during_the_wait_ask_for_the_last_shipment(monkeypatch: pytest.MonkeyPatch) -> None:
+    alarms = list[int]()
+    monkeypatch.setattr(signal, "alarm", alarms.append)
+    stop = Stop()
+    former = signal.signal(signal.SIGALRM, lambda *_: stop.set())
+    try:
+        for _ in range(200):  # most of them while the queue is being waited for
+            signal.setitimer(signal.ITIMER_REAL, 0.0005)
+            assert stop.wait(60)
+    finally:
+        signal.signal(signal.SIGALRM, former)
+    assert alarms == [LAST_SECONDS] * 200
+    assert not stop.wait(0)
 
 
 def test_request_without_an_answer_does_not_outlive_the_broker(recorded: RunFolder) -> None:
