@@ -164,6 +164,8 @@ def init(
         machine = Machine(role, node, folder, _address(head), store, standby and _address(standby), journal)
         keys = _new_keys(machine)
         text = settings_text(machine, head_key and check_public(head_key))
+        if machine.standby == machine.head:
+            raise BadUsage(f"Both heads have the address {machine.head}.", hint="Name another one: --standby HOST:PORT")
         if role == "head":
             _check_head(machine)
     files = {RunFolder(folder).settings: text, **service_files(machine, services)}
@@ -206,8 +208,6 @@ def _check_head(machine: Machine) -> None:
             "Two heads share a journal on PostgreSQL, and a store.",
             hint="Name both: --journal postgresql://HOST/DATABASE --store URL",
         )
-    if machine.standby == machine.head:
-        raise BadUsage(f"Both heads have the address {machine.head}.", hint="Name another one: --standby HOST:PORT")
     if machine.journal:
         try:
             check_url(machine.journal)
