@@ -118,14 +118,19 @@ GAMES: dict[ConfigKey, GameConfig] = {
             games=512,
             openings=12,
             builtins=_WITH_HEURISTIC,
-            # Few moves are legal, so few positions have to be looked at.
-            search=SearchSettings(simulations=8, batch_size=512, value_lambda=0.75),
+            # Few moves are legal, so few positions have to be looked at; many lose at once, and their values weigh less.
+            search=SearchSettings(simulations=8, batch_size=512, value_scale=0.2, value_lambda=0.9),
             epochs=2,
             # For PPO; with less entropy, games soon end after a dozen moves, and training stops improving.
             ppo=PpoCoefficients(gae_lambda=0.9, batch_size=512, entropy_coef=0.06, entropy_coef_end=0.03),
         ),
         _searched(
-            "breakthrough6_2p", "breakthrough(rows=6,columns=6)", games=128, openings=8, builtins=_WITH_HEURISTIC
+            "breakthrough6_2p",
+            "breakthrough(rows=6,columns=6)",
+            games=128,
+            openings=8,
+            builtins=_WITH_HEURISTIC,
+            search=SearchSettings(simulations=16, batch_size=512, value_lambda=0.9),
         ),
         _searched(
             "hex7_2p",

@@ -30,7 +30,7 @@ from flyball.app.play.selfplay import play_recorded, selfplay_schedule
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800), pytest.mark.filterwarnings("ignore")]
 SIMULATIONS, GAMES_A_ROUND, ROUNDS = 32, 1024, 7
 BATCHES = 256, 1024  # of theirs
-CONFIG = GAMES["connect_four_2p"].replace(search=SearchSettings(simulations=SIMULATIONS))
+CONFIG = GAMES["connect_four_2p"].replace(search=SearchSettings(simulations=SIMULATIONS, value_scale=0.1))
 SHAPE = open_table(CONFIG, 0).spec.shape
 NETWORKS = {"mlp 256, 128": NetworkSettings(), "windows": NetworkSettings(kind="windows")}
 MOVES = ([], [3], [3, 3, 2], [0, 1, 0, 1, 0, 6])
