@@ -164,10 +164,7 @@ def init(
         machine = Machine(role, node, folder, _address(head), store, standby and _address(standby), journal)
         keys = _new_keys(machine)
         text = settings_text(machine, head_key and check_public(head_key))
-        if machine.standby == machine.head:
-            raise BadUsage(f"Both heads have the address {machine.head}.", hint="Name another one: --standby HOST:PORT")
-        if role == "head":
-            _check_head(machine)
+        _check_heads(machine)
     files = {RunFolder(folder).settings: text, **service_files(machine, services)}
     _refuse_existing(keys.secret, *files, *(keys.admitted if first_head else ()))
     write_secret(keys.secret, keys.pair)
@@ -201,9 +198,11 @@ def _check_options(role: Role, given: set[str]) -> None:
         raise BadUsage(f"A {role} takes no {' and no '.join(sorted(foreign))}.", hint=hint)
 
 
-def _check_head(machine: Machine) -> None:
-    """Refuse a journal that a head cannot use, and two heads that share too little. Raises ``BadUsage``."""
-    if machine.standby and not (machine.journal and machine.store):
+def _check_heads(machine: Machine) -> None:
+    """Refuse one address of two heads, too little that they share, and an unusable journal. Raises ``BadUsage``."""
+    if machine.standby == machine.head:
+        raise BadUsage(f"Both heads have the address {machine.head}.", hint="Name another one: --standby HOST:PORT")
+    if machine.role == "head" and machine.standby and not (machine.journal and machine.store):
         raise BadUsage(
             "Two heads share a journal on PostgreSQL, and a store.",
             hint="Name both: --journal postgresql://HOST/DATABASE --store URL",
