@@ -1,12 +1,13 @@
 """Shipping a run's journal to another place, in a process that the broker starts (ADR-042)."""
 
+import os
+import select
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from queue import Empty, SimpleQueue
 
 import msgspec
 import structlog
@@ -164,22 +165,24 @@ def _write(path: Path, state: ShippingState) -> None:
 
 
 class Stop:
-    """Asks a shipper for the last shipment. If that takes too long, the process is killed: the broker waits for it."""
+    """Request for the last shipment. A pipe, because ``Event.set`` may block for ever in the handler of a signal."""
 
     def __init__(self) -> None:
-        self._asked = SimpleQueue[None]()  # an event's ``set`` may block for ever in the handler of a signal
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
 
     def set(self) -> None:
-        """Ask for it. May be called by another thread or a signal's handler."""
+        """Request the last shipment, from any thread or a signal's handler.
+
+        After ``LAST_SECONDS`` an alarm kills the process, because the broker waits for its end.
+        """
         signal.alarm(LAST_SECONDS)
-        self._asked.put(None)
+        with suppress(BlockingIOError):  # full of requests
+            os.write(self._writer, b".")
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it is asked for, or the time has passed. Returns whether it is asked for."""
-        with suppress(Empty):
-            self._asked.get(timeout=max(0.0, seconds))
-            return True
-        return False
+        """Wait for a request, at most ``seconds``. Returns whether there is one."""
+        return bool(select.select([self._reader], [], [], max(0.0, seconds))[0])
 
 
 def ship_always(folder: RunFolder, loaded: Loaded, stop: Stop) -> None:

@@ -199,7 +199,10 @@ def _check_options(role: Role, given: set[str]) -> None:
 
 
 def _check_heads(machine: Machine) -> None:
-    """Refuse one address of two heads, too little that they share, and an unusable journal. Raises ``BadUsage``."""
+    """Refuse two heads with one address or without a shared journal and store, and an unusable journal.
+
+    Raises ``BadUsage``.
+    """
     if machine.standby == machine.head:
         raise BadUsage(f"Both heads have the address {machine.head}.", hint="Name another one: --standby HOST:PORT")
     if machine.role == "head" and machine.standby and not (machine.journal and machine.store):

@@ -118,7 +118,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             games=512,
             openings=12,
             builtins=_WITH_HEURISTIC,
-            # Few moves are legal: few positions have to be looked at. Many lose at once: values weigh less.
+            # Few moves are legal, so few positions have to be looked at. With value_scale 1 it learns more slowly.
             search=SearchSettings(simulations=8, batch_size=512, value_scale=0.2, value_lambda=0.9),
             epochs=2,
             # For PPO; with less entropy, games soon end after a dozen moves, and training stops improving.

@@ -150,7 +150,7 @@ class SearchSettings(FrozenModel):
     considered: int = Field(16, ge=2, le=1024, description="most moves of the root that are tried")
     visit_offset: float = Field(50.0, ge=0, description="weight of values: as if the best move had so many more visits")
     value_scale: float = Field(1.0, gt=0, description="weight of values beside the network's logits in self-play")
-    playing_value_scale: float = Field(0.5, gt=0, description="the same in evaluations")
+    playing_value_scale: float = Field(0.5, gt=0, description="the same in evaluations and games against people")
     root_value_share: float = Field(
         0.25, ge=0, le=1, description="share of the search's value in the critic's targets; the outcome has the rest"
     )

@@ -1,7 +1,8 @@
 """The engine that runs jobs on a Ray cluster (ADR-011). Needs ``flyball[ray]``.
 
-A job is a Ray task that yields its frames. Once started, it is not run again; ``scatter`` decides whether it is tried
-again, as with every engine. Specs and frames travel as JSON, so that nothing of ours is unpickled.
+A job is a Ray task that yields its frames. A task whose worker is lost before the first frame came is submitted again;
+a job that ends its process at once may then run twice. Later losses are left to ``scatter``, as with every engine.
+Specs and frames travel as JSON, so that nothing of ours is unpickled.
 """
 
 import asyncio
@@ -23,8 +24,8 @@ from flyball.app.engine.worker import encode, follow, perform_here
 NAMESPACE = "flyball"
 ANSWER_SECONDS = 5.0
 """Longest wait for a cluster to answer."""
-STARTS = 3
-"""Submissions of a job that does not start: Ray may give it to a worker that is just ending."""
+SUBMISSIONS = 3
+"""Times that a job is submitted until its first frame comes. Ray may lease a worker that is just ending."""
 
 _EPSILON = 1e-6  # of sums of fractions of a GPU
 
@@ -83,7 +84,7 @@ class RayEngine:
         """See ``Engine.run``."""
         task = (function, encode(spec), [path for path in sys.path if path], trace_context())
         first: JsonObject = {}
-        for _ in range(STARTS):
+        for _ in range(SUBMISSIONS):
             if self._closed:
                 raise EngineClosed.at(function)
             frames = self._task.remote(*task)
@@ -92,6 +93,7 @@ class RayEngine:
                 first = await self._receive(frames)
                 if "started" in first:
                     return await follow(function, partial(self._receive, frames), on_progress, deadline_seconds)
+                self._cancel(frames)  # in case the frame alone is lost
             except JobFailed:
                 raise
             except BaseException:  # cancelled, lost, too slow, or ``on_progress`` raised: nobody needs the result

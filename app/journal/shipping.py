@@ -225,7 +225,10 @@ class Shipper:
             self.shipped = KnownRecord(records[-1].last, records[-1].checksum)
 
     def _merge(self, reader: SqliteJournalReader) -> bool:
-        """Merge the latest batches if enough of them have the same level. Returns whether they were merged."""
+        """Merge the latest batches if enough of them have the same level. Returns whether they were merged.
+
+        Batches of lost records stay as they are.
+        """
         latest = self._of("batches")[-FAN:]
         if len(latest) < FAN or latest[0].level == FULL or any(part.level != latest[0].level for part in latest):
             return False
@@ -235,7 +238,9 @@ class Shipper:
             for records in _filled(records_between(reader, after, end)):
                 self._put_batch(records, previous, level)
                 previous = records[-1].checksum
-        except LOST:  # of a lost segment the batches are all that is left
+        except LOST as error:  # the batches may be the only copy of these events
+            why = str(error).rstrip(".")
+            self.problem = self.problem or f"Shipped events {after + 1} to {end} cannot be read again: {why}."
             return False
         for part in latest:
             self._delete(part)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -181,23 +181,34 @@ async def test_a_part_whose_worker_dies_is_tried_again(local, tmp_path):
     assert await scatter(local, f"{JOBS}:die_at_first", specs) == [{"attempts": 3}] * 3
 
 
-@pytest.mark.parametrize("deaths", [2, 3])
-async def test_a_ray_worker_that_ends_before_the_job_starts(own_ray, tmp_path, monkeypatch, deaths):
+@pytest.fixture
+async def dying_ray(own_ray, tmp_path, monkeypatch):
+    """Return a Ray engine whose workers end before a job's first frame, as often as the file deaths says."""
     tried, perform = tmp_path / "tried", ray_engine._perform
 
     def end_at_first(*job):
         with tried.open("a") as file:
             file.write(".")
-        if len(tried.read_text()) <= deaths:
+        if len(tried.read_text()) <= int((tried.parent / "deaths").read_text()):
             os._exit(1)
         yield from perform(*job)
 
     monkeypatch.setattr(ray_engine, "_perform", end_at_first)
     engine = RayEngine(own_ray[0], {"CPU": 1.0})
-    with pytest.raises(WorkerLost, match="died unexpectedly") if deaths == 3 else nullcontext():
-        assert (await engine.run(f"{JOBS}:double", {"number": 21}))["number"] == 42
+    yield engine
     await engine.close()
-    assert len(tried.read_text()) == 3
+
+
+async def test_ray_job_is_submitted_again_until_it_starts(dying_ray, tmp_path):
+    (tmp_path / "deaths").write_text("2")
+    assert (await dying_ray.run(f"{JOBS}:double", {"number": 21}))["number"] == 42
+
+
+async def test_ray_job_that_never_starts_is_lost(dying_ray, tmp_path):
+    (tmp_path / "deaths").write_text("9")
+    with pytest.raises(WorkerLost, match="died unexpectedly"):
+        await dying_ray.run(f"{JOBS}:double", {"number": 21})
+    assert len((tmp_path / "tried").read_text()) == ray_engine.SUBMISSIONS
 
 
 async def test_a_listener_that_raises_ends_the_job_with_its_error(engine):

@@ -153,7 +153,8 @@ def test_batches_of_a_lost_local_segment_are_not_merged(
     harm_segment(path, 241, harm)
     monkeypatch.setattr(shipping, "FAN", 3)
     current.ship()
-    assert current.shipped.position == 480
+    assert [(part.first, part.last) for part in of_kind(objects, "batches")] == [(241, 300), (301, 390), (391, 480)]
+    assert "Events 241 to 330 cannot be shipped" in current.problem
     assert restore(target, objects).head == 480
 
 
