@@ -127,34 +127,21 @@ def test_lost_local_segment_is_reported_and_the_rest_shipped(
 
 
 @pytest.mark.parametrize("harm", ["damaged", "missing"])
-def test_batches_of_a_lost_local_segment_stay(objects: MemoryObjects, path: Path, target: Path, harm: str) -> None:
-    """Their history cannot be checked without the segment, which they replace."""
-    current = shipper(path, objects)
-    for _ in range(2):
-        current.ship()
-        append(path, 30)
-    archive_until(path, 330)
-    harm_segment(path, 241, harm)
-    current.ship()
-    assert "Events 241 to 330 cannot be shipped" in current.problem
-    assert [(part.first, part.last) for part in of_kind(objects, "batches")] == [(241, 300), (301, 390), (391, 480)]
-    assert restore(target, objects).head == 480
-
-
-@pytest.mark.parametrize("harm", ["damaged", "missing"])
-def test_batches_of_a_lost_local_segment_are_not_merged(
-    objects: MemoryObjects, path: Path, target: Path, harm: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fan", [3, shipping.FAN])
+def test_batches_of_a_lost_local_segment_stay(
+    objects: MemoryObjects, path: Path, target: Path, harm: str, fan: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Without the segment, which they replace, their history cannot be checked, and they cannot be merged."""
     current = shipper(path, objects)
     for _ in range(2):
         current.ship()
         append(path, 30)
     archive_until(path, 330)
     harm_segment(path, 241, harm)
-    monkeypatch.setattr(shipping, "FAN", 3)
+    monkeypatch.setattr(shipping, "FAN", fan)
     current.ship()
-    assert [(part.first, part.last) for part in of_kind(objects, "batches")] == [(241, 300), (301, 390), (391, 480)]
     assert "Events 241 to 330 cannot be shipped" in current.problem
+    assert [(part.first, part.last) for part in of_kind(objects, "batches")] == [(241, 300), (301, 390), (391, 480)]
     assert restore(target, objects).head == 480
 
 
