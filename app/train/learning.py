@@ -40,13 +40,15 @@ def _cloned(
     game: RunGame, student: Checkpoint, settings: PipelineSettings, seed: int, say: Callable[[str], None]
 ) -> Checkpoint:
     """Clone the teacher in rounds, each on new games of its own, or the player of a file's rows."""
-    cloning = settings.cloning
+    cloning, plies = settings.cloning, settings.collection.opening_plies
     experience = load_experience(Path(cloning.experience), game.config) if cloning.experience else None
     if experience is None:  # the first round may take minutes
         say(f"Cloning {cloning.teacher} in {cloning.rounds} rounds of {cloning.games_per_round:,} games.")
     for number in range(1, cloning.rounds + 1):
         fresh = derive_seed(seed, "lesson", number)
-        shard = experience or lessons(game, game.bot(cloning.teacher), student.model, cloning.games_per_round, fresh)
+        shard = experience or lessons(
+            game, game.bot(cloning.teacher), student.model, cloning.games_per_round, fresh, opening_plies=plies
+        )
         samples = make_samples([shard], settings.ppo.gamma, gae_lambda=1.0)  # the critic learns whole returns
         result = imitate(student, samples, cloning, seed=derive_seed(seed, "cloning", number), compute=settings.updates)
         metrics = result.metrics

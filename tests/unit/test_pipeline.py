@@ -360,13 +360,25 @@ def test_a_student_does_what_its_teacher_does() -> None:
     student = first_policy(game, settings, 1, said.append)
     assert student.manifest.step == 4
     assert student.optimizer is None, "what Adam knows of imitating is no help in reinforcement"
-    teaching = lessons(game, game.bot("heuristic"), MODEL, 64, seed=9)
+    teaching = lessons(game, game.bot("heuristic"), MODEL, 64, seed=9, opening_plies=0)
     log_probs, values = policy_of(student).forward(teaching.obs, teaching.mask)
     agreed = np.exp(log_probs[np.arange(teaching.rows), teaching.action]).mean()
     assert agreed > 1.5 / teaching.mask.sum(axis=1).mean()
     outcome = teaching.returns[teaching.game, teaching.seat]
     assert np.corrcoef(values, outcome)[0, 1] > 0.1
     assert len(said) == 1 + 4
+
+
+def test_random_openings_vary_the_games_of_a_teacher_without_chance() -> None:
+    game = run_game(GAMES["minishogi_2p"], settings_of())
+    teacher = game.bot("search")
+
+    def games(opening_plies: int) -> set[tuple[int, ...]]:
+        shard = lessons(game, teacher, MODEL, 8, seed=1, opening_plies=opening_plies)
+        return {tuple(shard.action[shard.game == number].tolist()) for number in range(8)}
+
+    assert len(games(0)) == 1, "from the same position the bot always plays the same"
+    assert len(games(8)) >= 7
 
 
 def test_evaluation_of_equals_is_even_and_of_a_better_is_not() -> None:
