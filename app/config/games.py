@@ -195,7 +195,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             engine="flyball",
             max_moves=500,
             builtins=_WITH_HEURISTIC,
-            network=NetworkSettings(kind=TOWER, blocks=2, channels=32),
+            network=NetworkSettings(kind=TOWER, blocks=2, channels=32, policy_head="planes"),
             selfplay=_games(128, openings=2),
         ),
         _text_game("tic_tac_toe_text_2p", "tic_tac_toe", openings=2, teacher=RANDOM, lessons=8_192),

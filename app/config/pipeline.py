@@ -266,6 +266,11 @@ _TUNED_PPO: dict[ConfigKey, dict[str, Any]] = {
         "ppo": {"learning_rate": 5e-4},
         "training": {"eval_games": 100, "final_games": 100},
     },
+    ConfigKey("minishogi_2p"): {
+        "collection": {"num_iterations": 400},  # a quarter of an hour
+        "ppo": {"learning_rate_end": 1e-4},
+        "training": {"eval_frequency": 20, "checkpoint_frequency": 20},
+    },
     # Random players never finish this race, so there is nothing to learn from a random start.
     ConfigKey("chinese_checkers_3p"): {"collection": _CLONE, "cloning": {"rounds": 8, "games_per_round": 128}},
 }
