@@ -27,7 +27,7 @@ from flyball.app.store import MemoryStore
 from flyball.app.train.state import TrainingFolder
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(7200), pytest.mark.filterwarnings("ignore")]
-SIMULATIONS, ITERATIONS, SEED, GAMES_A_MATCH = 32, 40, 1, 1000
+SIMULATIONS, ITERATIONS, GAMES_A_MATCH = 32, 400, 1000  # some ten minutes
 NETWORK = NetworkSettings()
 CONFIG = GAMES["connect_four_2p"].replace(network=NETWORK)
 SPEC = open_table(CONFIG, 0).spec
@@ -43,24 +43,25 @@ SETTINGS = {
 }
 
 
-def test_match_against_pgx_and_mctx(pgx_mctx: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_match_against_pgx_and_mctx(pgx_mctx: Any, tmp_path: Path, seed: int) -> None:
     torch.set_num_threads(1)
     began = process_time()
-    trained = flyball.train("connect_four_2p", SETTINGS, output=tmp_path, seed=SEED, progress=print)
+    trained = flyball.train("connect_four_2p", SETTINGS, output=tmp_path, seed=seed, progress=print)
     seconds = process_time() - began
     print(f"\nours: {seconds:.0f} s of processor time, {trained.state.games:,} games")  # noqa: T201
     ours = policy_of(TrainingFolder(trained.output).model(trained.model))
 
-    first = init_policy(NETWORK, SPEC.shape, SEED)
-    layers, positions = pgx_mctx.train(pgx_mctx.layers_of(first), SIMULATIONS, seconds, SEED)
+    first = init_policy(NETWORK, SPEC.shape, seed)
+    layers, positions = pgx_mctx.train(pgx_mctx.layers_of(first), SIMULATIONS, seconds, seed)
     print(f"theirs: the same time, {positions:,} positions")  # noqa: T201
     theirs = Policy(NETWORK, SPEC.shape, pgx_mctx.parameters_of(layers))
 
     heuristic = load_player(MemoryStore(), "heuristic", SPEC)
-    bare = report("ours v. theirs, bare", ours, theirs)
-    report("ours v. theirs, searching", searching(ours), searching(theirs))
-    report("ours v. heuristic, bare", ours, heuristic)
-    report("theirs v. heuristic, bare", theirs, heuristic)
+    bare = report("ours v. theirs, bare", ours, theirs, seed)
+    report("ours v. theirs, searching", searching(ours), searching(theirs), seed)
+    report("ours v. heuristic, bare", ours, heuristic, seed)
+    report("theirs v. heuristic, bare", theirs, heuristic, seed)
     assert 0 <= bare <= 1
 
 
@@ -68,10 +69,10 @@ def searching(policy: Policy) -> SearchPlayer:
     return SearchPlayer(policy, CONFIG, SIMULATIONS)
 
 
-def report(title: str, hero: Player, opponent: Player) -> float:
+def report(title: str, hero: Player, opponent: Player, seed: int) -> float:
     """Play a match as in evaluations; print and return its score."""
     settings = CONFIG.evaluation
-    plan = MatchPlan(GAMES_A_MATCH, SEED, settings.temperature, settings.opening_plies)
+    plan = MatchPlan(GAMES_A_MATCH, seed, settings.temperature, settings.opening_plies)
     found = match_statistics(play_match(CONFIG, hero, opponent, plan), CONFIG.players)
     score = found.score
     print(  # noqa: T201

@@ -16,18 +16,22 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from cleanrl_loop import cleanrl_epoch
 from taking_turns import median_rates
 
-from flyball.app.config import CPU, GAMES, PipelineSettings
+from flyball.app.config import CPU, GAMES, PipelineSettings, PpoSettings
 from flyball.app.learning.learner import improve
-from flyball.app.learning.samples import prepare
+from flyball.app.learning.network import bytes_to_parameters, load_network
+from flyball.app.learning.samples import Samples, prepare
 from flyball.app.play.players import policy_of
+from flyball.app.store import Shard
 from flyball.app.train.game import collect, run_game
 from flyball.app.train.learning import first_policy
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 ENVIRONMENTS, EPOCHS, BATCH = 64, 4, 256
 ROUNDS = 3
+THEIRS = PpoSettings(epochs=EPOCHS, batch_size=BATCH)
 AND_ITS_MEMORY = """
 import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
@@ -41,23 +45,39 @@ def iterations(key: str, games: int, game: str | None = None) -> Callable[[int],
 
     It is an iteration of self-play with all seats recorded.
     """
-    settings = PipelineSettings.model_validate(
-        {
-            "env": {"game": game},
-            "collection": {"games_per_iteration": games},
-            "ppo": {"epochs": EPOCHS, "batch_size": BATCH, "target_kl": 10, "max_kl": 100},
-        }
-    )
-    table = run_game(GAMES[key], settings)
-    base = first_policy(table, settings, 0, lambda _text: None)
+    ours = Ours(key, games, game)
 
     def iterate(seed: int) -> int:
-        rows = collect(table, base.model, policy_of(base), settings, seed).shard
-        samples = prepare([rows], settings.ppo, (), seed)
-        improve(base, samples, settings.ppo, seed=seed, compute=CPU, report=lambda _number, _metrics: None)
+        rows = ours.play(seed)
+        ours.learn(rows, seed)
         return rows.rows
 
     return iterate
+
+
+class Ours:
+    """Iterations from one policy."""
+
+    def __init__(self, key: str, games: int, game: str | None = None) -> None:
+        self.settings = PipelineSettings.model_validate(
+            {
+                "env": {"game": game},
+                "collection": {"games_per_iteration": games},
+                "ppo": {"epochs": EPOCHS, "batch_size": BATCH, "target_kl": 10, "max_kl": 100},
+            }
+        )
+        self._table = run_game(GAMES[key], self.settings)
+        self.base = first_policy(self._table, self.settings, 0, lambda _text: None)
+
+    def play(self, seed: int) -> Shard:
+        return collect(self._table, self.base.model, policy_of(self.base), self.settings, seed).shard
+
+    def samples(self, rows: Shard, seed: int) -> Samples:
+        return prepare([rows], self.settings.ppo, (), seed)
+
+    def learn(self, rows: Shard, seed: int) -> None:
+        samples = self.samples(rows, seed)
+        improve(self.base, samples, self.settings.ppo, seed=seed, compute=CPU, report=lambda _number, _metrics: None)
 
 
 def openspiels(steps: int = 16) -> Callable[[int], int]:
@@ -166,6 +186,46 @@ def test_connect_four_against_maskable_ppo_and_pettingzoo() -> None:
     own, peer = median_rates(iterations("connect_four_2p", 256), theirs, rounds=ROUNDS)
     print(f"\nconnect four: {own:,.0f} steps/s, MaskablePPO {peer:,.0f}, {own / peer:.1f} times")  # noqa: T201
     assert own / peer >= 6
+
+
+def test_connect_four_against_ppo_in_jax_and_cleanrl(pgx_mctx: Any) -> None:
+    """Play and learn apart: ours, PPO on pgx as one compiled program, and CleanRL's update of our rows."""
+    import pgx_ppo
+
+    torch.set_num_threads(1)
+    ours = Ours("connect_four_2p", games=512)
+    parameters, manifest = bytes_to_parameters(ours.base.parameters), ours.base.manifest
+    theirs = pgx_ppo.Training(pgx_mctx.layers_of(parameters), games=256, steps=32, settings=THEIRS)
+    played = [ours.play(seed) for seed in range(ROUNDS + 1)]
+    their_rows = theirs.play()
+    learner = load_network(manifest.network, manifest.shape, parameters)
+
+    def our_update(seed: int) -> int:
+        ours.learn(played[seed], seed)
+        return played[seed].rows
+
+    def their_update(_seed: int) -> int:
+        theirs.learn(their_rows)
+        return int(their_rows.reward.size)
+
+    def cleanrl_update(seed: int) -> int:
+        samples = ours.samples(played[seed], seed)
+        for _ in range(EPOCHS):
+            cleanrl_epoch(learner, samples, ours.settings.ppo)
+        return played[seed].rows
+
+    works = {
+        "play": lambda seed: ours.play(seed).rows,
+        "play in JAX": lambda _seed: int(theirs.play().reward.size),
+        "update": our_update,
+        "update in JAX": their_update,
+        "update by CleanRL": cleanrl_update,
+    }
+    rates = dict(zip(works, median_rates(*works.values(), rounds=ROUNDS), strict=True))
+    print("\n" + ", ".join(f"{name} {rate:,.0f} rows/s" for name, rate in rates.items()))  # noqa: T201
+    seconds, theirs_take = (1 / rates[f"play{peer}"] + 1 / rates[f"update{peer}"] for peer in ("", " in JAX"))
+    print(f"whole iterations: {theirs_take / seconds:.2f} times JAX's")  # noqa: T201
+    assert rates["update"] > rates["update by CleanRL"]
 
 
 def test_large_iteration_costs_no_more_a_row_than_a_small_one() -> None:
