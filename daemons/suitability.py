@@ -3,6 +3,7 @@
 import asyncio
 import importlib.util
 import inspect
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,6 +12,8 @@ from importlib.metadata import entry_points
 from itertools import product
 from pathlib import Path
 from typing import get_args
+
+from pydantic import BaseModel
 
 from flyball.app.backends import OURS, describe
 from flyball.app.config import MLP, BadSettings, Deployment, EngineProtocol, GameConfig, RunSettings
@@ -227,6 +230,18 @@ def incomparable_ratings(before: RunSettings, now: RunSettings) -> Iterator[str]
             )
 
 
+def _differing(name: str, recorded: object, now: object) -> list[str]:
+    """Return a recorded setting, or its fields that are different now, as lines of a settings file."""
+    if isinstance(recorded, BaseModel):
+        return [
+            line
+            for field, value in recorded
+            if value != (new := getattr(now, field, None))
+            for line in _differing(f"{name}.{field}", value, new)
+        ]
+    return [f"{name} unset" if recorded is None else f"{name} = {json.dumps(recorded)}"]
+
+
 def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
     """Refuse settings that don't fit what was recorded under the same name.
 
@@ -249,11 +264,12 @@ def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
                     hint="Set it back, or give the other controller a name of its own.",
                 )
         for key, name in product(unseen & before.by_key.keys(), LASTING):
-            recorded = getattr(before.config(key), name)
-            if recorded != getattr(now.config(key), name):
+            recorded, new_value = (getattr(settings.config(key), name) for settings in (before, now))
+            if recorded != new_value:
+                former = ", ".join(_differing(f"games.{key}.{name}", recorded, new_value))
                 raise BadSettings(
                     f"{key} was begun with {name} = {recorded}, and its models don't fit another.",
-                    hint=f"Set games.{key}.{name} back, or give the new one a key or a run folder of its own.",
+                    hint=f"Set it back ({former}), or give the new one a key or a run folder of its own.",
                 )
         unseen -= before.by_key.keys()
         if not unseen and not new:

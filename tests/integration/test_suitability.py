@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import invoke
@@ -56,17 +57,20 @@ def test_what_cannot_be_played_is_refused(key: str, fields: dict, why: str) -> N
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "former"),
     [
-        {"game": "connect_four"},
-        {"network": NetworkSettings(hidden=(64,))},
-        {"network": NetworkSettings(kind="tower")},
-        {"backend": NAME},
+        ({"game": "connect_four"}, 'game = "tic_tac_toe"'),
+        ({"network": NetworkSettings(hidden=(64,))}, "network.hidden = [256, 128]"),
+        ({"network": NetworkSettings(kind="tower", policy_head="planes")},
+         'network.kind = "mlp", games.tic_tac_toe_2p.network.policy_head = "dense"'),
+        ({"backend": NAME}, 'backend = "policy_gradient"'),
+        ({"observation": "observation"}, "observation unset"),
     ],
-)
-def test_what_models_depend_on_may_not_change(fields):
-    with pytest.raises(BadSettings, match=f"{KEY} was begun with {next(iter(fields))}"):
+)  # fmt: skip
+def test_what_models_depend_on_may_not_change(fields: dict[str, Any], former: str) -> None:
+    with pytest.raises(BadSettings, match=f"{KEY} was begun with {next(iter(fields))}") as error:
         check_lasting([SETTINGS], changed(**fields))
+    assert f"Set it back (games.{KEY}.{former})" in str(error.value.hint)
 
 
 def test_up_with_another_network_than_the_journal_is_refused(tmp_path: Path) -> None:
