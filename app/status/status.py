@@ -52,6 +52,9 @@ State = Literal["started", "ready", "degraded", "quarantined", "stopped", "faile
 Presence = Mapping[str, Present]
 """Living and lost daemons, by ``daemon@node``, as the broker knows them."""
 
+FIRST_SIGN_US = 5 * SECOND_US
+"""Time that a daemon has from its latest fact in the journal until the broker must have heard a sign of it."""
+
 
 async def ask_presence(bus: Bus) -> Presence:
     """Ask the broker for its table of daemons. Raises ``BrokerUnavailable`` or ``KeyRefused``."""
@@ -92,11 +95,13 @@ class DaemonRow(Row, frozen=True):
     degraded: bool = False
     quarantined: bool = False
 
-    def state_in(self, presence: Presence | None, *, running: bool, broker_is_silent: bool = False) -> State:
+    def state_in(
+        self, presence: Presence | None, now_us: int, *, running: bool, broker_is_silent: bool = False
+    ) -> State:
         """Return the daemon's state.
 
-        ``silent``: the broker lost the daemon, or does not answer itself. ``gone``: the run ended without the daemon's
-        stop.
+        ``silent``: the broker lost the daemon or has not heard of it, or does not answer itself. ``gone``: the run
+        ended without the daemon's stop.
         """
         if self.state not in ("started", "ready"):
             return self.state
@@ -106,7 +111,8 @@ class DaemonRow(Row, frozen=True):
             return "silent"
         if presence is not None and self.daemon != BROKER:
             present = presence.get(f"{self.daemon}@{self.node}")
-            if present is None or present.lost:
+            is_new = now_us - self.heard_us < FIRST_SIGN_US
+            if present.lost if present else not is_new:
                 return "silent"
         if self.state == "ready" and (self.quarantined or self.degraded):
             return "quarantined" if self.quarantined else "degraded"
@@ -341,7 +347,12 @@ class Board(Row, frozen=False):  # type: ignore[misc]
         now_us = microseconds(now)
         played = self.configs if self.settings is None else [config.key for config in self.settings.configs]
         daemons = tuple(
-            _daemon(row, row.state_in(presence, running=running, broker_is_silent=broker_is_silent), now_us, presence)
+            _daemon(
+                row,
+                row.state_in(presence, now_us, running=running, broker_is_silent=broker_is_silent),
+                now_us,
+                presence,
+            )
             for row in self._present()
         )
         distributing = [daemon for daemon in daemons if daemon.daemon == "distribution"]
