@@ -13,11 +13,10 @@ from itertools import product
 from pathlib import Path
 from typing import get_args
 
-from pydantic import BaseModel
-
 from flyball.app.backends import OURS, describe
 from flyball.app.config import MLP, BadSettings, Deployment, EngineProtocol, GameConfig, RunSettings
 from flyball.app.config.devices import AUTO, JobKind
+from flyball.app.config.layers import flatten
 from flyball.app.core import FlyballError, current_name, load_plugin
 from flyball.app.engine import JsonObject, LocalEngine
 from flyball.app.engine.guard import find_program
@@ -230,16 +229,15 @@ def incomparable_ratings(before: RunSettings, now: RunSettings) -> Iterator[str]
             )
 
 
-def _differing(name: str, recorded: object, now: object) -> list[str]:
-    """Return a recorded setting, or its fields that are different now, as lines of a settings file."""
-    if isinstance(recorded, BaseModel):
-        return [
-            line
-            for field, value in recorded
-            if value != (new := getattr(now, field, None))
-            for line in _differing(f"{name}.{field}", value, new)
-        ]
-    return [f"{name} unset" if recorded is None else f"{name} = {json.dumps(recorded)}"]
+def _set_back(recorded: GameConfig, now: GameConfig, name: str) -> str:
+    """Return what sets one of a configuration's settings back: keys with values, as in TOML, and keys to leave out."""
+    before, after = (
+        flatten(config.model_dump(mode="json", include={name}), f"games.{now.key}.") for config in (recorded, now)
+    )
+    before, after = ({key: value for key, value in flat.items() if value not in (None, {})} for flat in (before, after))
+    changed = {key: value for key, value in before.items() if value != after.get(key)}
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in changed.items()]
+    return ", ".join(lines + [f"without {key}" for key in after.keys() - before.keys()])
 
 
 def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
@@ -264,12 +262,12 @@ def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
                     hint="Set it back, or give the other controller a name of its own.",
                 )
         for key, name in product(unseen & before.by_key.keys(), LASTING):
-            recorded, new_value = (getattr(settings.config(key), name) for settings in (before, now))
-            if recorded != new_value:
-                former = ", ".join(_differing(f"games.{key}.{name}", recorded, new_value))
+            recorded, config = before.config(key), now.config(key)
+            if (former := getattr(recorded, name)) != getattr(config, name):
                 raise BadSettings(
-                    f"{key} was begun with {name} = {recorded}, and its models don't fit another.",
-                    hint=f"Set it back ({former}), or give the new one a key or a run folder of its own.",
+                    f"{key} was begun with {name} = {former}, and its models don't fit another.",
+                    hint=f"Set it back ({_set_back(recorded, config, name)}), or give the new one a key or a run "
+                    "folder of its own.",
                 )
         unseen -= before.by_key.keys()
         if not unseen and not new:

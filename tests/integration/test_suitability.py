@@ -1,6 +1,8 @@
 """Settings that cannot run are refused before anything starts."""
 
+import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +66,24 @@ def test_what_cannot_be_played_is_refused(key: str, fields: dict, why: str) -> N
         ({"network": NetworkSettings(kind="tower", policy_head="planes")},
          'network.kind = "mlp", games.tic_tac_toe_2p.network.policy_head = "dense"'),
         ({"backend": NAME}, 'backend = "policy_gradient"'),
-        ({"observation": "observation"}, "observation unset"),
     ],
 )  # fmt: skip
 def test_what_models_depend_on_may_not_change(fields: dict[str, Any], former: str) -> None:
     with pytest.raises(BadSettings, match=f"{KEY} was begun with {next(iter(fields))}") as error:
         check_lasting([SETTINGS], changed(**fields))
     assert f"Set it back (games.{KEY}.{former})" in str(error.value.hint)
+
+
+def test_lines_that_set_settings_back_are_toml(tmp_path: Path) -> None:
+    network = NetworkSettings(kind="own:build", options={"name": "größe", "widths": [8, 4]})
+    begun, now = changed(network=network), changed(network=NetworkSettings(kind="own:build", options={"depth": 3}))
+    with pytest.raises(BadSettings) as error:
+        check_lasting([begun], now)
+    hint = re.fullmatch(r"Set it back \((.*), without (.*)\), or give .*", str(error.value.hint))
+    assert hint, error.value.hint
+    assert hint[2] == f"games.{KEY}.network.options.depth"
+    lines = hint[1].replace(", games.", "\ngames.")
+    assert tomllib.loads(lines)["games"][KEY]["network"]["options"] == network.options
 
 
 def test_up_with_another_network_than_the_journal_is_refused(tmp_path: Path) -> None:
