@@ -52,8 +52,8 @@ State = Literal["started", "ready", "degraded", "quarantined", "stopped", "faile
 Presence = Mapping[str, Present]
 """Living and lost daemons, by ``daemon@node``, as the broker knows them."""
 
-FIRST_SIGN_US = 5 * SECOND_US
-"""Time that a daemon has from its latest fact in the journal until the broker must have heard a sign of it."""
+TABLE_AGE_US = 5 * SECOND_US
+"""Age that a table of daemons may have: it is asked for before the journal is read, which may know of a later start."""
 
 
 async def ask_presence(bus: Bus) -> Presence:
@@ -111,7 +111,7 @@ class DaemonRow(Row, frozen=True):
             return "silent"
         if presence is not None and self.daemon != BROKER:
             present = presence.get(f"{self.daemon}@{self.node}")
-            is_new = now_us - self.heard_us < FIRST_SIGN_US
+            is_new = now_us - self.heard_us < TABLE_AGE_US
             if present.lost if present else not is_new:
                 return "silent"
         if self.state == "ready" and (self.quarantined or self.degraded):

@@ -237,9 +237,8 @@ def test_daemon_status_shows_what_the_broker_knows_of_it() -> None:
     daemon = daemon_of(run, ALIVE)
     assert (daemon.state, daemon.lag, daemon.jobs, daemon.heard_seconds_ago) == ("ready", 2, 1, 1.5)
     assert daemon_of(run, ALIVE.replace(lost=True)).state == "silent"
-    (new,) = status_of(run, 4.0, ALIVE.replace(node="elsewhere")).daemons
-    (unknown,) = status_of(run, 5.0, ALIVE.replace(node="elsewhere")).daemons
-    assert (new.state, unknown.state) == ("ready", "silent"), "the broker has five seconds to hear of it"
+    unknown = [status_of(run, after, ALIVE.replace(node="elsewhere")).daemons[0].state for after in (4.0, 5.0)]
+    assert unknown == ["ready", "silent"], "the broker's table may be older than the daemon's start"
     unheard = daemon_of(run, ALIVE.replace(sign=None))
     assert (unheard.state, unheard.lag, unheard.jobs) == ("ready", None, None)
     alone = Recording([])
