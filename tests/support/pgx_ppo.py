@@ -1,6 +1,7 @@
 """PPO of connect four in JAX, on pgx.
 
-An iteration is one compiled program, as in PureJaxRL's ``ppo.py`` (Lu et al. 2022). The networks are those of
+Playing and learning are a compiled program each, as in PureJaxRL's ``ppo.py`` (Lu et al. 2022). Other than there,
+advantages are not normalised, and the critic's loss is not halved, as in our own update. The networks are those of
 ``pgx_mctx``. Importing this module needs jax, pgx, mctx and optax.
 """
 
@@ -60,8 +61,8 @@ def advantages(rows: Rows, last: Any, settings: PpoSettings) -> Any:
     def estimate(later: Any, row: Rows) -> tuple[Any, Any]:
         advantage, value = later
         follows = jnp.where(row.over, 0.0, -settings.gamma)
-        found = row.reward + follows * value - row.value + follows * settings.gae_lambda * advantage
-        return (found, row.value), found
+        advantage = row.reward + follows * value - row.value + follows * settings.gae_lambda * advantage
+        return (advantage, row.value), advantage
 
     return jax.lax.scan(estimate, (jnp.zeros_like(last), last), rows, reverse=True)[1]
 
@@ -73,7 +74,7 @@ def loss(layers: Layers, rows: Rows, advantage: Any, settings: PpoSettings) -> A
     ratio = jnp.exp(log_probs[jnp.arange(len(rows.action)), rows.action] - rows.log_prob)
     policy_loss = jnp.maximum(-advantage * ratio, -advantage * ratio.clip(low, high)).mean()
     target = rows.value + advantage
-    near = rows.value + (value - rows.value).clip(low - 1, high - 1)
+    near = rows.value + (value - rows.value).clip(-settings.clip_epsilon, settings.clip_epsilon)
     value_loss = jnp.maximum((value - target) ** 2, (near - target) ** 2).mean()
     entropy = -jnp.where(rows.mask, jnp.exp(log_probs) * log_probs, 0.0).sum(axis=1).mean()
     return policy_loss + settings.value_coef * value_loss - settings.entropy_coef * entropy
@@ -84,11 +85,13 @@ def optimiser(settings: PpoSettings) -> Any:
 
 
 @partial(jax.jit, static_argnames="settings")
-def learn(layers: Layers, state: Any, rows: Rows, last: Any, key: Any, settings: PpoSettings) -> tuple[Layers, Any]:
-    """Train for the settings' epochs in batches of equal size; return the layers and the optimiser's state."""
-    found = advantages(rows, last, settings)
-    flat = jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), (rows, found))
-    count = len(flat[1])
+def learn(layers: Layers, state: Any, rows: Rows, after: Any, key: Any, settings: PpoSettings) -> tuple[Layers, Any]:
+    """Train for the settings' epochs in batches of equal size; return the layers and the optimiser's state.
+
+    ``after`` is what the seats to move see after the rows.
+    """
+    estimates = advantages(rows, outputs(layers, after)[1], settings)
+    flat = jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), (rows, estimates))
 
     def batch(carry: Any, chosen: Any) -> tuple[Any, None]:
         layers, state = carry
@@ -96,27 +99,30 @@ def learn(layers: Layers, state: Any, rows: Rows, last: Any, key: Any, settings:
         changes, state = optimiser(settings).update(jax.grad(loss)(layers, *part, settings), state)
         return (optax.apply_updates(layers, changes), state), None
 
-    orders = jax.vmap(lambda key: jax.random.permutation(key, count))(jax.random.split(key, settings.epochs))
+    orders = jax.vmap(lambda key: jax.random.permutation(key, estimates.size))(jax.random.split(key, settings.epochs))
     (layers, state), _ = jax.lax.scan(batch, (layers, state), orders.reshape(-1, settings.batch_size))
     return layers, state
 
 
 class Training:
-    """A run: its layers, its optimiser and the games that it is in."""
+    """A run: its layers, its optimiser, and the games that it is in."""
 
     def __init__(self, layers: Layers, games: int, steps: int, settings: PpoSettings) -> None:
         self._steps, self._settings = steps, settings
-        self._key = jax.random.PRNGKey(0)
-        self._games = begun(self._key, games)
+        self._key, key = jax.random.split(jax.random.PRNGKey(0))
+        self._games = begun(key, games)
         self.layers, self._optimizer = layers, optimiser(settings).init(layers)
 
-    def play(self) -> Rows:
+    def play(self) -> int:
+        """Go on with the games; return the number of rows."""
         self._key, key = jax.random.split(self._key)
-        self._games, rows = play(self.layers, self._games, key, self._steps)
-        return jax.block_until_ready(rows)
+        self._games, self._rows = jax.block_until_ready(play(self.layers, self._games, key, self._steps))
+        return int(self._rows.reward.size)
 
-    def learn(self, rows: Rows) -> None:
+    def learn(self) -> int:
+        """Learn from the rows that were played last; return their number."""
         self._key, key = jax.random.split(self._key)
-        last = outputs(self.layers, self._games.observation)[1]
-        found = learn(self.layers, self._optimizer, rows, last, key, self._settings)
-        self.layers, self._optimizer = jax.block_until_ready(found)
+        seen = self._games.observation
+        updated = learn(self.layers, self._optimizer, self._rows, seen, key, self._settings)
+        self.layers, self._optimizer = jax.block_until_ready(updated)
+        return int(self._rows.reward.size)
