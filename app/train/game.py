@@ -123,7 +123,7 @@ def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineS
 def lessons(game: RunGame, teacher: Player, model: ModelHash, games: int, seed: int, *, opening_plies: int) -> Shard:
     """Return the rows of a teacher in all seats; ``model``, which learns from them, is recorded in the shard.
 
-    Random openings vary the games: a teacher that never draws lots would play one game again and again.
+    Random openings vary the games: a deterministic teacher would play one game again and again.
     """
     schedule = selfplay_schedule(games, game.config.players, [], (1.0,), seed, opening_plies=opening_plies)
     shard, _ = play_recorded(

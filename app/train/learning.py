@@ -40,14 +40,19 @@ def _cloned(
     game: RunGame, student: Checkpoint, settings: PipelineSettings, seed: int, say: Callable[[str], None]
 ) -> Checkpoint:
     """Clone the teacher in rounds, each on new games of its own, or the player of a file's rows."""
-    cloning, plies = settings.cloning, settings.collection.opening_plies
+    cloning = settings.cloning
     experience = load_experience(Path(cloning.experience), game.config) if cloning.experience else None
     if experience is None:  # the first round may take minutes
         say(f"Cloning {cloning.teacher} in {cloning.rounds} rounds of {cloning.games_per_round:,} games.")
     for number in range(1, cloning.rounds + 1):
         fresh = derive_seed(seed, "lesson", number)
         shard = experience or lessons(
-            game, game.bot(cloning.teacher), student.model, cloning.games_per_round, fresh, opening_plies=plies
+            game,
+            game.bot(cloning.teacher),
+            student.model,
+            cloning.games_per_round,
+            fresh,
+            opening_plies=settings.collection.opening_plies,
         )
         samples = make_samples([shard], settings.ppo.gamma, gae_lambda=1.0)  # the critic learns whole returns
         result = imitate(student, samples, cloning, seed=derive_seed(seed, "cloning", number), compute=settings.updates)

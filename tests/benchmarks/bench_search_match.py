@@ -27,7 +27,7 @@ from flyball.app.store import MemoryStore
 from flyball.app.train.state import TrainingFolder
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(7200), pytest.mark.filterwarnings("ignore")]
-SIMULATIONS, ITERATIONS, GAMES_A_MATCH = 32, 400, 1000  # some ten minutes
+SIMULATIONS, ITERATIONS, GAMES_A_MATCH = 32, 400, 1000  # ours trains for some ten minutes
 NETWORK = NetworkSettings()
 CONFIG = GAMES["connect_four_2p"].replace(network=NETWORK)
 SPEC = open_table(CONFIG, 0).spec

@@ -369,7 +369,7 @@ def test_a_student_does_what_its_teacher_does() -> None:
     assert len(said) == 1 + 4
 
 
-def test_random_openings_vary_the_games_of_a_teacher_without_chance() -> None:
+def test_openings_vary_games_of_a_deterministic_teacher() -> None:
     game = run_game(GAMES["minishogi_2p"], settings_of())
     teacher = game.bot("search")
 
@@ -377,8 +377,14 @@ def test_random_openings_vary_the_games_of_a_teacher_without_chance() -> None:
         shard = lessons(game, teacher, MODEL, 8, seed=1, opening_plies=opening_plies)
         return {tuple(shard.action[shard.game == number].tolist()) for number in range(8)}
 
+    def clone(opening_plies: int) -> str:
+        beginning = {"initial_policy": "behavioral_clone", "opening_plies": opening_plies}
+        settings = settings_of(collection=beginning, cloning={"teacher": "search", "games_per_round": 8})
+        return first_policy(game, settings, 1, lambda _text: None).model
+
     assert len(games(0)) == 1, "from the same position the bot always plays the same"
     assert len(games(8)) >= 7
+    assert clone(0) != clone(8), "the openings of the run are those of the lessons"
 
 
 def test_evaluation_of_equals_is_even_and_of_a_better_is_not() -> None:
