@@ -5,6 +5,9 @@ heuristic gets less noise and a higher quality threshold. Each change is taken b
 certainly gone. Scores between the two leave the parameters alone, so that noise does not move them back and forth. No
 parameter is taken back beyond its configured value.
 
+More games and epochs are taken back, too, if the score did not change with them: in a game of luck even the best player
+beats the random bot in few more games than half, and work that brings nothing is missing elsewhere.
+
 Models of few trainings are not judged. All of them are weak, and more work for each training delays the next one. A
 model that an operator or a rollback made current is not judged either, because no training brought its strength.
 """
@@ -38,6 +41,7 @@ class GauntletRow(Row, frozen=True):
         ratings: number of judged ratings since then.
         random, heuristic: the judged rating's scores against these bots; ``None`` if it was not played.
         work_steps: number of raises of epochs and games that stand.
+        tried: the score against random at the latest raise; ``None``: none, or the model was strong enough since.
         strict_steps: number of changes of temperature and quality threshold that stand.
     """
 
@@ -45,6 +49,7 @@ class GauntletRow(Row, frozen=True):
     ratings: int = 0
     work_steps: int = 0
     strict_steps: int = 0
+    tried: float | None = None
     random: float | None = None
     heuristic: float | None = None
 
@@ -99,11 +104,16 @@ class GauntletFeedbackController(Controller):
         if (score := scores.get(RANDOM)) is not None:
             rule = setting("feedback.gauntlet.weak_win_rate", limits.weak_win_rate)
             why = f"{score.mean:.1%} in {score.n} games against random, certainly {{}} the threshold {rule}"
-            if score.upper < limits.weak_win_rate:
-                row = row.replace(work_steps=row.work_steps + turn(self._more_work(state), why.format("below")))
+            in_vain = row.tried is not None and score.lower <= row.tried <= score.upper
+            if score.upper < limits.weak_win_rate and not in_vain:
+                if turn(self._more_work(state), why.format("below")):
+                    row = row.replace(work_steps=row.work_steps + 1, tried=score.mean)
+            elif row.work_steps and score.upper < limits.weak_win_rate:
+                turn(self._less_work(state), f"{why.format('below')}; more did not help, it had {row.tried:.1%} before")
+                row = row.replace(work_steps=row.work_steps - 1)
             elif row.work_steps and score.lower > limits.weak_win_rate:
                 turn(self._less_work(state), why.format("above"))
-                row = row.replace(work_steps=row.work_steps - 1)
+                row = row.replace(work_steps=row.work_steps - 1, tried=None)
         if emissions:
             row = row.replace(changed_us=event.recorded_us, ratings=0)
         return Step({key: row}, tuple(emissions))

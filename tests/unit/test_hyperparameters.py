@@ -68,6 +68,24 @@ class TestGauntlet:
             gauntlet.feed(judged(*before), at=1)
         assert values(gauntlet.feed(judged(*judgement), at=2 * HOUR)) == pytest.approx(expected)
 
+    @pytest.mark.parametrize(
+        ("scores", "epochs"),
+        [
+            ([0.6, 0.6], [4, 3]),
+            ([0.6, 0.62, 0.62, 0.61], [4, 3, 3, 3]),  # tried, taken back, and not tried again
+            ([0.3, 0.6, 0.6], [4, 6, 4]),  # the first raise may have helped, the second did not
+            ([0.6, 0.6, 0.3], [4, 3, 4]),  # it has become weaker since
+            ([0.6, 0.9, 0.6], [4, 3, 4]),  # it was strong enough in between
+        ],
+    )
+    def test_work_that_does_not_help_is_taken_back(self, gauntlet, scores, epochs):
+        handler, set_to = Driven(EvaluationFeedbackHandler), list[float]()
+        for hour, score in enumerate(scores):
+            for payload in gauntlet.feed(judged(match(score, 200)), at=1.1 * HOUR * hour + 1):
+                gauntlet.feed(*handler.feed(payload, at=1.1 * HOUR * hour + 1), at=1.1 * HOUR * hour + 1)
+            set_to.append(gauntlet.state().parameter("epochs", gauntlet.settings))
+        assert set_to == epochs
+
     @pytest.mark.parametrize("step", [0, 1, TRAINED - 1])
     def test_models_of_few_trainings_are_not_judged(self, gauntlet, step):
         """They are all weak, which says nothing of how well trainings work."""
@@ -82,7 +100,8 @@ class TestGauntlet:
         [((1, 0.99 * HOUR, 1.01 * HOUR), [True, False, True]), (range(1, 12), [True, *[False] * 4] * 2 + [True])],
     )
     def test_an_hour_or_five_ratings_end_the_cooldown(self, gauntlet, times, changed):
-        assert [bool(gauntlet.feed(judged(match(0.1)), at=at)) for at in times] == changed
+        strong = judged(match(0.99, opponent="heuristic"))
+        assert [bool(gauntlet.feed(strong, at=at)) for at in times] == changed
 
     @given(scores=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=40))
     def test_as_many_steps_back_restore_what_was_configured(self, scores):
