@@ -262,11 +262,11 @@ def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
                     hint="Set it back, or give the other controller a name of its own.",
                 )
         for key, name in product(unseen & before.by_key.keys(), LASTING):
-            recorded, config = before.config(key), now.config(key)
-            if (former := getattr(recorded, name)) != getattr(config, name):
+            begun, config = before.config(key), now.config(key)
+            if (former := getattr(begun, name)) != getattr(config, name):
                 raise BadSettings(
                     f"{key} was begun with {name} = {former}, and its models don't fit another.",
-                    hint=f"Set it back ({_set_back(recorded, config, name)}), or give the new one a key or a run "
+                    hint=f"Set it back ({_set_back(begun, config, name)}), or give the new one a key or a run "
                     "folder of its own.",
                 )
         unseen -= before.by_key.keys()

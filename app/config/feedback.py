@@ -146,7 +146,7 @@ class GauntletSettings(FrozenModel):
     """Adaptation of hyperparameters to the results of a gauntlet."""
 
     strong_win_rate: Share = Field(0.8, description="against heuristic; above it temperature falls, threshold rises")
-    weak_win_rate: Share = Field(0.7, description="against random; certainly below it epochs and games rise, if that helps")
+    weak_win_rate: Share = Field(0.7, description="against random; certainly below it epochs, games rise if that helps")
     least_trainings: int = Field(10, ge=0, description="trainings of a model that is judged; younger ones are all weak")
     cooldown_hours: HoursOrZero = Field(1.0, description="least time between two changes")
     cooldown_ratings: Ratings = 5

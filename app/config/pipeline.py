@@ -84,7 +84,9 @@ class CollectionSettings(FrozenModel):
 class CloningSettings(FrozenModel):
     """Behavioural cloning before the first iteration."""
 
-    teacher: str = Field("heuristic", description="a bot of the game; it plays all seats, after openings of collection.opening_plies")
+    teacher: str = Field(
+        "heuristic", description="a bot of the game; it plays all seats, after openings of collection.opening_plies"
+    )
     experience: str = Field("", description="file of decisions to learn from, instead of the teacher's games")
     rounds: int = Field(1, ge=1, description="rounds of playing games and learning from them")
     games_per_round: int = Field(4096, ge=1, description="games of the teacher in each round")
