@@ -237,7 +237,7 @@ def _set_back(recorded: GameConfig, now: GameConfig, name: str) -> str:
     before, after = ({key: value for key, value in flat.items() if value not in (None, {})} for flat in (before, after))
     changed = {key: value for key, value in before.items() if value != after.get(key)}
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in changed.items()]
-    return ", ".join(lines + [f"without {key}" for key in after.keys() - before.keys()])
+    return ", ".join(lines + [f"without {key}" for key in after if key not in before])
 
 
 def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:

@@ -74,7 +74,7 @@ def test_what_models_depend_on_may_not_change(fields: dict[str, Any], former: st
     assert f"Set it back (games.{KEY}.{former})" in str(error.value.hint)
 
 
-def test_lines_that_set_settings_back_are_toml(tmp_path: Path) -> None:
+def test_lines_that_set_settings_back_are_toml() -> None:
     network = NetworkSettings(kind="own:build", options={"name": "größe", "widths": [8, 4]})
     begun, now = changed(network=network), changed(network=NetworkSettings(kind="own:build", options={"depth": 3}))
     with pytest.raises(BadSettings) as error:
