@@ -66,6 +66,7 @@ class Played:
         *steps, end = [json.loads(line) for line in told.splitlines()]
         self.steps = [(step["stage"], step["event"]["type"].removeprefix("flyball.")) for step in steps]
         self.events = [step["event"] for step in steps]
+        self.follow = [step["follows"] for step in steps]
         self.traced = {id_: flyball_trace(folder, id_) for id_ in end["traces"]}
 
     @property
@@ -74,7 +75,7 @@ class Played:
         return self.events[0]["data"]
 
     def shown(self) -> set[str]:
-        """Return the ids of all events in the traces."""
+        """Return the ids of all events in the traces. A retest makes a chain that takes more than one."""
         return {event["id"] for trace in self.traced.values() for event in trace}
 
 
@@ -121,8 +122,8 @@ def test_regression_is_rolled_back_and_nothing_comes_of_it(loop: RunningLoop) ->
             ("recovered", "model.distributed"),
             ("recovered", "selfplay.requested"),
         ]
-        assert list(played.traced) == [played.events[0]["id"]], "all follows from the trouble"
-        assert {event["id"] for event in played.events} <= played.shown()
+        assert all(played.follow[:-1]), "a worker may ask for games because it is done with earlier ones"
+        assert {event["id"] for event in played.events[1:]} <= played.shown()
         bad, back = played.trouble["model"], played.events[2]
         assert back["data"]["to_model"] in promoted_before(loop, played.events[0])
         assert played.events[-1]["data"]["model"] == back["data"]["to_model"]
