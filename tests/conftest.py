@@ -45,10 +45,15 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Tests in the background of a shell ignore Ctrl-C, and so would every command that they interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A busy machine would break deadlines without a fault in the code.
+# A busy machine would break deadlines without a fault in the code. CI repeats its examples, so that what fails there is
+# the change; other runs draw new ones.
 for profile, examples in (("quick", QUICK), ("thorough", THOROUGH)):
     settings.register_profile(
-        profile, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        profile,
+        max_examples=examples,
+        deadline=None,
+        derandomize="CI" in os.environ,
+        suppress_health_check=[HealthCheck.too_slow],
     )
 settings.load_profile("quick")
 

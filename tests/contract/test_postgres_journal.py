@@ -291,15 +291,15 @@ def test_writers_that_begin_together_make_one_journal(database: str) -> None:
 
 
 def test_idle_writer_that_is_maintained_keeps_its_lock(filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres, "IDLE_SECONDS", 0.6)
+    monkeypatch.setattr(postgres, "IDLE_SECONDS", 1.5)
     monkeypatch.setattr(postgres, "ALIVE_SECONDS", 0.1)
     with closing(PostgresJournal(filled)) as journal:
-        sleep(1.2)  # a writer that starts may be silent for longer
-        for _ in range(15):
+        sleep(2.0)  # a writer that starts may be silent for longer
+        for _ in range(20):
             sleep(0.1)
             journal.maintain()
         append(journal, 4)
-        sleep(1.2)
+        sleep(2.0)
         with pytest.raises(ServerUnavailable, match="idle-session timeout"):
             append(journal, 5)
     with closing(PostgresJournal(filled)) as again:

@@ -294,7 +294,7 @@ class Message(NamedTuple):
         return [int(one) for one in re.findall(r'<tr data-position="(\d+)"', self.data)]
 
 
-def streamed(url: str, path: str, last: int | None = None, quiet_seconds: float = 2.0) -> list[Message]:
+def streamed(url: str, path: str, last: int | None = None, quiet_seconds: float = 3.0) -> list[Message]:
     """Read a stream until it is quiet; return its messages."""
     connection = HTTPConnection(url.removeprefix("http://"), timeout=quiet_seconds)
     connection.request("GET", path, headers={} if last is None else {"Last-Event-ID": str(last)})
@@ -333,7 +333,7 @@ def test_reconnect_misses_nothing_and_repeats_nothing(tmp_path):
 
 def test_stream_sends_chosen_rows_and_is_reset_for_another_run(run):
     with served(run) as url:
-        found = streamed(url, f"/live?after=0&rows=1&kind=decision&config={KEY}", quiet_seconds=1.5)
+        found = streamed(url, f"/live?after=0&rows=1&kind=decision&config={KEY}")
         assert [one.event for one in streamed(url, "/live?after=0", last=1000)] == ["reset"]
     assert [row for message in found for row in message.rows] == [8, 15]
     assert found[-1].id == 16
@@ -420,7 +420,7 @@ def test_controller_named_at_a_restart_joins_the_others(tmp_path):
 def test_stream_tells_a_page_that_the_run_has_ended(run):
     with served(run) as url:
         known = streamed(url, "/live?after=16&running=false", quiet_seconds=1.0)
-        outdated = streamed(url, "/live?after=16&running=true", quiet_seconds=1.0)
+        outdated = streamed(url, "/live?after=16&running=true")
     assert (known, [(one.event, one.data) for one in outdated]) == ([], [("run", "false\n")])
 
 

@@ -30,7 +30,7 @@ from flyball.daemons.clock import SystemClock
 NAME = "training@gpu1"
 WHO = {"daemon": "training", "node": "gpu1"}
 PATIENT = BrokerLimits(silent_seconds=1e6)
-STRICT = BrokerLimits(silent_seconds=1.0)
+STRICT = BrokerLimits(silent_seconds=2.0)
 
 
 @contextmanager

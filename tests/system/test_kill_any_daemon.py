@@ -6,6 +6,7 @@ The loop goes on by itself, and nothing counts twice.
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -116,8 +117,9 @@ def kill(loop, daemon):
 def fork_server(loop):
     """Return the process that forks the loop's daemons; None without one that serves."""
     for child in psutil.Process(loop.process.pid).children():
-        if child.status() != psutil.STATUS_ZOMBIE and "flyball.app.engine.fork_server" in " ".join(child.cmdline()):
-            return child
+        with suppress(psutil.NoSuchProcess):  # it has ended since
+            if child.status() != psutil.STATUS_ZOMBIE and "flyball.app.engine.fork_server" in " ".join(child.cmdline()):
+                return child
     return None
 
 

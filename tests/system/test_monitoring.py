@@ -23,7 +23,14 @@ from ports import free_port
 from running_loop import BRISK, RunningLoop, running_loop
 from scripted_server import OK, ScriptedServer, scripted_server
 
-from flyball.app.events import DaemonFailed, MatchesRequested, ModelPromoted, SelfplayComplete, trace_id
+from flyball.app.events import (
+    DaemonFailed,
+    MatchesRequested,
+    ModelPromoted,
+    ModelRolledBack,
+    SelfplayComplete,
+    trace_id,
+)
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS, GRAFANA = ROOT / "deploy" / "prometheus", ROOT / "deploy" / "grafana" / "flyball.json"
@@ -244,8 +251,12 @@ def test_prometheus_answers_every_query_of_the_dashboard(watched: Watched) -> No
 @NEEDS_PROMETHEUS
 def test_prometheus_finds_the_dashboards_variables(watched: Watched) -> None:
     assert watched.ask("label/config/values") == ["tic_tac_toe_2p"]
-    (target,) = watched.ask("targets")["activeTargets"]
-    assert (target["health"], target["lastError"]) == ("up", "")
+
+    def healthy() -> bool:
+        (target,) = watched.ask("targets")["activeTargets"]
+        return (target["health"], target["lastError"]) == ("up", "")
+
+    watched.wait_for("a target that was read in time", healthy)
 
 
 @NEEDS_PROMETHEUS
@@ -256,5 +267,7 @@ def test_prometheus_rules_are_valid_and_silent_for_a_sound_loop(watched: Watched
 
     rules = watched.wait_for("rules evaluated", evaluated)
     assert [(rule["name"], rule.get("lastError")) for rule in rules if rule["health"] != "ok"] == []
-    disk = {"FlyballDiskFull", "FlyballDiskFills"}  # the test's machine may have little room
-    assert {rule["name"] for rule in rules if rule.get("state") == "firing"} <= disk
+    allowed = {"FlyballDiskFull", "FlyballDiskFills"}  # the test's machine may have little room
+    if watched.loop.events(ModelRolledBack):  # a model that is a little worse may get through the gate
+        allowed.add("FlyballRegression")
+    assert {rule["name"] for rule in rules if rule.get("state") == "firing"} <= allowed

@@ -2,13 +2,14 @@
 
 import json
 import shutil
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
 import pytest
 from running_loop import BRISK, RunningLoop, flyball, running_loop
 
+from flyball.app.config import RunFolder
 from flyball.app.journal import SqliteJournalReader
 from flyball.app.journal.restoring import restore
 from flyball.app.store.named import open_objects
@@ -21,10 +22,18 @@ def kill_everything(loop: RunningLoop) -> None:
     up = psutil.Process(loop.process.pid)
     processes = [up, *up.children(recursive=True)]
     for process in processes:
-        process.suspend()  # so that none sees another's end
+        with suppress(psutil.NoSuchProcess):
+            process.suspend()  # so that none sees another's end
     for process in processes:
-        process.kill()
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     psutil.wait_procs(processes, timeout=60)
+
+
+def shipped(run: Path) -> int:
+    """Return the position of the last event that was shipped."""
+    state = RunFolder(run).shipping
+    return int(json.loads(state.read_bytes())["position"]) if state.exists() else 0
 
 
 def end(journal: Path) -> tuple[int, int]:
@@ -40,6 +49,7 @@ def test_run_goes_on_after_its_disk_died(tmp_path: Path) -> None:
     settings = BRISK.replace("[deployment]", f'[deployment]\nstore = "{store}"\njournal.ship = "store"')
     with running_loop(run, settings) as loop:
         loop.wait_for_loops(1)
+        loop.wait_for("a shipment", lambda: shipped(run))
         kill_everything(loop)
     head, recorded_us = end(run / "journal.sqlite")
     shutil.rmtree(run)

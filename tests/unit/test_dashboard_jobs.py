@@ -10,7 +10,7 @@ import pytest
 
 from flyball.app.core import FlyballError
 from flyball.app.dashboard import jobs as module
-from flyball.app.dashboard.jobs import MOST_KEPT, MOST_WAITING, PageJob, PageJobs, TooManyJobs
+from flyball.app.dashboard.jobs import ABANDONED_SECONDS, MOST_KEPT, MOST_WAITING, PageJob, PageJobs, TooManyJobs
 from flyball.app.engine import InlineEngine
 
 HERE = __name__
@@ -72,13 +72,16 @@ async def over(job: PageJob) -> PageJob:
 
 async def test_a_job_that_nobody_looks_at_is_stopped(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "TEND_SECONDS", 0.01)
-    monkeypatch.setattr(module, "ABANDONED_SECONDS", 0.1)
+    now = 0.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
     async with running() as jobs:
-        job = jobs.begin(f"{HERE}:wait_for_ever", {}, 60)
-        for _ in range(30):
+        job = jobs.begin(f"{HERE}:wait_for_ever", {}, 600)
+        for _ in range(10):
             assert jobs.find(job.key) is job
-            await asyncio.sleep(0.01)
+            now += ABANDONED_SECONDS / 2
+            await asyncio.sleep(0.02)
         assert not job.over
+        now += ABANDONED_SECONDS
         assert (await over(job)).error, "long before its deadline"
 
 

@@ -72,6 +72,11 @@ async def delivered(server: ScriptedServer, count: int) -> None:
         await asyncio.sleep(0.005)
 
 
+async def caught_up(outlet: Outlet, head: int) -> None:
+    while outlet.delivery(head).behind:
+        await asyncio.sleep(0.005)
+
+
 async def test_chosen_events_come_as_cloudevents(stage: Stage) -> None:
     async with scripted_server(OK) as server, stage.running(stage.outlet(server, events=("DAEMON_F*",))):
         await stage.publish(TrainingUnblocked(reason="x"), FAILED)
@@ -103,7 +108,7 @@ async def test_failing_server_gets_the_same_message_again(stage: Stage) -> None:
         async with stage.running(outlet):
             await stage.publish(FAILED)
             requests = await server.wait_for(5)
-            await asyncio.sleep(0.05)
+            await caught_up(outlet, 2)
     assert len({(one.body, one.headers["idempotency-key"]) for one in requests}) == 1
     assert outlet.delivery(2).outcomes == {"delivered": 1, "failed": 4, "dropped": 0}
     assert outlet.delivery(2).behind == 0
@@ -139,7 +144,7 @@ async def test_hopeless_message_is_dropped_and_the_next_comes(stage: Stage) -> N
             for requests in (1, 2):
                 await stage.publish(FAILED)
                 await server.wait_for(requests)
-            await asyncio.sleep(0.05)
+            await caught_up(outlet, 3)
     assert outlet.delivery(3).outcomes == {"delivered": 1, "failed": 0, "dropped": 1}
 
 
@@ -156,10 +161,11 @@ async def test_message_is_given_up_in_the_end(stage: Stage) -> None:
 async def test_killed_outlet_goes_on_where_it_was(stage: Stage) -> None:
     """A killed outlet repeats only messages without an answer."""
     async with scripted_server(OK, None) as server:
-        async with stage.running(stage.outlet(server)):
+        outlet = stage.outlet(server)
+        async with stage.running(outlet):
             await stage.publish(FAILED)
             await server.wait_for(1)
-            await asyncio.sleep(0.05)
+            await caught_up(outlet, 2)
             await stage.publish(FAILED)
             await server.wait_for(2)
         await stage.publish(FAILED)
