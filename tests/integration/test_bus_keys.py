@@ -286,7 +286,7 @@ async def test_connections_take_turns_while_messages_wait(ring):
 
 
 async def test_flood_from_one_key_slows_others_within_a_bound(journal, ring):
-    """At most the allowance of one key, two seconds of its rate, what it earns meanwhile and a message, come before."""
+    """At most two seconds of a key's rate, its rate meanwhile, and one message come before another key's event."""
     size, rate, numbers = 500, 2000, count(step=500)
     with keyed_broker(journal, ring, limits=BrokerLimits(events_per_second=rate)) as broker:
         async with connected(broker, ring, "flood@node1") as flood, connected(broker, ring, "calm@node2") as calm:
@@ -306,7 +306,7 @@ async def test_flood_from_one_key_slows_others_within_a_bound(journal, ring):
                     group.create_task(pour())
                 await poured.wait()
                 for number in range(40):
-                    before, began = journal.head, monotonic()
+                    began, before = monotonic(), journal.head
                     passed.append(await calm.publish(checked(number, who="calm")) - before)
                     allowed.append(rate * (2 + monotonic() - began) + size + 1)
                 stop.set()

@@ -75,7 +75,7 @@ class Played:
         return self.events[0]["data"]
 
     def shown(self) -> set[str]:
-        """Return the ids of all events in the traces. A retest makes a chain that takes more than one."""
+        """Return the ids of all events in the traces, of which a chain with a retest takes more than one."""
         return {event["id"] for trace in self.traced.values() for event in trace}
 
 
@@ -111,9 +111,9 @@ def trained_on(training: Event[TrainingRequested]) -> set[str]:
 
 
 def decided_after(loop: RunningLoop, decisions: Sequence[Event[Any]], position: int) -> list[Event[Any]]:
-    """Return the decisions whose cause stands after a position, too. Another one was made before, and came late."""
+    """Return the decisions whose cause is at a position or later. Others were made before it and recorded late."""
     at = {event.id: event.sequence for event in loop.events()}
-    return [event for event in decisions if at[str(event.envelope.causationid)] > position]
+    return [event for event in decisions if at[str(event.envelope.causationid)] >= position]
 
 
 @pytest.mark.timeout(900)
@@ -134,14 +134,17 @@ def test_regression_is_rolled_back_and_nothing_comes_of_it(loop: RunningLoop) ->
         assert back["data"]["to_model"] in promoted_before(loop, played.events[0])
         assert played.events[-1]["data"]["model"] == back["data"]["to_model"]
         loop.wait_for("the rating of the model gone back to", partial(is_rated_since, loop, back))
-    after_rollback = partial(loop.events, TrainingRequested, after=int(back["sequence"]))
+    position = int(back["sequence"])
+
+    def after_rollback() -> list[Event[Any]]:
+        return decided_after(loop, loop.events(TrainingRequested, after=position), position)
+
     loop.wait_for("a training after the rollback", after_rollback)
     loop.wait_for_loops(1, after=loop.head())
     tainted = {e.data.shard.key for e in loop.events(SelfplayComplete) if e.data.shard.model == bad}
-    later = decided_after(loop, after_rollback(), int(back["sequence"]))
-    assert later
+    later = after_rollback()
     assert all(tainted.isdisjoint(trained_on(training)) for training in later)
-    promoted = {event.data.model for event in loop.events(ModelPromoted, after=int(back["sequence"]))}
+    promoted = {event.data.model for event in loop.events(ModelPromoted, after=position)}
     assert promoted.isdisjoint(descendants(loop, bad))
 
 
